@@ -1,0 +1,2 @@
+//! The `iceferry` command.
+fn main() {}

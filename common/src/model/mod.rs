@@ -1,0 +1,15 @@
+//! The nouns of the work: what a coordinator plans, what a worker reads and stages, what a commit takes.
+//!
+//! These are the domain's own types. The wire has its own, generated ones; they meet in `proto`'s conversions only.
+
+mod context;
+mod ids;
+mod staged;
+mod task;
+
+pub use context::{EpochContext, MetricsMode, ParquetSettings, SourceContext, TargetContext, TargetMode};
+pub use ids::{Attempt, EpochId, Fence, JobName, JobNameError, LeaseId, RunId, SnapshotId, TaskId, WorkerId};
+pub use staged::{RowCounts, StagedContent, StagedFile, TaskOutput, staged_file_location, staging_folder};
+pub use task::{
+    CarryOver, Constant, DataFile, DeleteFile, DeleteKind, FileDifference, FileFormat, ScanTask, Side, Split,
+};

@@ -1,0 +1,90 @@
+//! What a worker hands back: files that are written and not yet referenced.
+
+use super::{Attempt, EpochContext, EpochId, JobName, RunId, TaskId};
+
+/// The accepted result of one attempt.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaskOutput {
+    /// The task.
+    pub task: TaskId,
+    /// The attempt that wrote the files.
+    pub attempt: Attempt,
+    /// The files, in the order of writing. Empty when nothing changed.
+    pub files: Vec<StagedFile>,
+    /// What was read and what became of it.
+    pub rows: RowCounts,
+}
+
+/// A file that is written and not yet referenced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StagedFile {
+    /// Full location.
+    pub location: String,
+    /// What it holds.
+    pub content: StagedContent,
+    /// Rows in it.
+    pub record_count: u64,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// The manifest entry's data file as JSON, as the iceberg crate serialises it; carries the metrics.
+    pub data_file: String,
+}
+
+/// What a staged file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StagedContent {
+    /// Rows.
+    Data,
+    /// Keys of rows to delete.
+    EqualityDeletes,
+}
+
+/// Row counters of a task, or of many added up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct RowCounts {
+    /// Rows that came out of the reader, on either side.
+    pub read: u64,
+    /// Rows staged as INSERT.
+    pub inserted: u64,
+    /// Rows staged as DELETE.
+    pub deleted: u64,
+    /// Pairs of equal DELETE and INSERT rows that cancelled.
+    pub carried_over: u64,
+    /// Bytes asked of the source's storage.
+    pub bytes_read: u64,
+    /// Bytes written to the target's storage.
+    pub bytes_written: u64,
+}
+
+impl std::ops::AddAssign for RowCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.read += other.read;
+        self.inserted += other.inserted;
+        self.deleted += other.deleted;
+        self.carried_over += other.carried_over;
+        self.bytes_read += other.bytes_read;
+        self.bytes_written += other.bytes_written;
+    }
+}
+
+/// The folder of all files that one run of a job stages: what a later run looks through when this one was killed.
+pub fn staging_folder(data_location: &str, job: &JobName, run: &RunId) -> String {
+    format!("{data_location}/iceferry/{job}/{run}")
+}
+
+/// The location of the `number`th file of an attempt. Epoch, task and attempt make it unlike that of any other try.
+pub fn staged_file_location(
+    context: &EpochContext,
+    task: TaskId,
+    attempt: Attempt,
+    content: StagedContent,
+    number: usize,
+) -> String {
+    let folder = staging_folder(&context.target.data_location, &context.job, &context.run);
+    let EpochId(epoch) = context.epoch;
+    let suffix = match content {
+        StagedContent::Data => "data",
+        StagedContent::EqualityDeletes => "deletes",
+    };
+    format!("{folder}/{epoch:06}-{task:06}-{attempt}-{number:05}-{suffix}.parquet", task = task.0, attempt = attempt.0)
+}

@@ -1,0 +1,1 @@
+//! Step 2, distribute: scan tasks -> leases to workers over gRPC.

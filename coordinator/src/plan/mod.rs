@@ -1,0 +1,1 @@
+//! Step 1, plan: source table, range -> scan tasks.

@@ -1,0 +1,8 @@
+//! Compiles the wire with protox: no protoc has to be installed.
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    println!("cargo:rerun-if-changed=proto");
+    let files = protox::compile(["iceferry/v1/dispatch.proto"], ["proto"])?;
+    tonic_prost_build::configure().build_client(true).build_server(true).compile_fds(files)?;
+    Ok(())
+}

@@ -1,0 +1,2 @@
+//! Conversions between the wire and the model. They check what the wire cannot say by its types.
+

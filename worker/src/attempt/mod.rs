@@ -1,0 +1,1 @@
+//! One try at a scan task: read, tag and stage.

@@ -1,0 +1,12 @@
+//! The worker: it takes a scan task, reads the rows that went or came ([`read`]), cancels what was only carried over
+//! ([`tag`]) and stages data and delete files of the target ([`stage`]). It is stateless: a task and its epoch's context
+//! are all that it needs. [`attempt`] is one try at a task; [`serve`] takes leases from a coordinator.
+
+pub mod attempt;
+mod change;
+pub mod read;
+pub mod serve;
+pub mod stage;
+pub mod tag;
+
+pub use change::{Change, ChangeBatch, Columns};

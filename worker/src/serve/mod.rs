@@ -1,0 +1,1 @@
+//! Takes leases from a coordinator and runs them.

@@ -1,0 +1,1 @@
+//! Step 4, tag: change batches -> change batches with carry-over cancelled.
