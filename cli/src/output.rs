@@ -1,0 +1,110 @@
+//! Results on standard output.
+
+use iceferry_coordinator::job::{EpochOutline, EpochReport, Outcome, Outline, RunReport};
+use indicatif::{HumanBytes, HumanCount};
+use serde::Serialize;
+
+use crate::args::Output;
+use crate::failure::Failure;
+use iceferry_common::fault::Class;
+
+/// Prints a result as one JSON object or as `text` has it.
+pub(crate) fn print<T: Serialize>(
+    result: &T,
+    output: Output,
+    text: impl FnOnce(&T) -> String,
+) -> Result<(), Failure> {
+    match output {
+        Output::Text => print!("{}", text(result)),
+        Output::Json => {
+            let json = serde_json::to_string(result);
+            println!("{}", json.map_err(|error| Failure::new(Class::Bug, format!("print the result: {error}")))?);
+        }
+    }
+    Ok(())
+}
+
+/// What a run did.
+pub(crate) fn run(report: &RunReport) -> String {
+    let mut text = String::new();
+    if report.files_cleaned_up > 0 {
+        text += &format!("removed {} files that an earlier run left\n", HumanCount(report.files_cleaned_up));
+    }
+    for epoch in &report.epochs {
+        text += &format!("{}\n", self::epoch(epoch));
+    }
+    match report.outcome {
+        Outcome::NothingToDo => {
+            text += &format!("nothing to do: {}\n", report.reason.as_deref().unwrap_or("the target is up to date"));
+        }
+        Outcome::Applied => {
+            let target = report.target.as_ref().map_or("the target", |target| target.table.as_str());
+            let snapshots = report.epochs.iter().filter(|epoch| epoch.target_snapshot_id.is_some()).count();
+            text += &format!("done: {target} has {snapshots} new {}\n", plural(snapshots, "snapshot"));
+        }
+    }
+    text
+}
+
+/// What an epoch brought.
+pub(crate) fn epoch(epoch: &EpochReport) -> String {
+    let rows = &epoch.rows;
+    if epoch.files == 0 {
+        return format!("source snapshot {}: no rows to carry, checkpoint moved", epoch.source_snapshot_id);
+    }
+    format!(
+        "source snapshot {}: {} rows inserted, {} deleted, {} files ({})",
+        epoch.source_snapshot_id,
+        HumanCount(rows.inserted),
+        HumanCount(rows.deleted),
+        HumanCount(epoch.files as u64),
+        HumanBytes(rows.bytes_written),
+    )
+}
+
+/// What a run would do.
+pub(crate) fn outline(outline: &Outline) -> String {
+    let mut text = format!("{}: {} -> {}\n", outline.job, outline.source, outline.target);
+    let held = outline.checkpoint.as_deref().map_or("nothing yet".to_owned(), |id| format!("source snapshot {id}"));
+    text += &format!("target holds    {held}\ntarget table    {}\n", outline.target_change);
+    for note in &outline.notes {
+        text += &format!("note            {note}\n");
+    }
+    if let Some(nothing) = &outline.nothing {
+        text += &format!("nothing to do   {nothing}\n");
+    }
+    for (number, epoch) in outline.epochs.iter().enumerate() {
+        text += &epoch_outline(number, epoch);
+    }
+    text
+}
+
+fn epoch_outline(number: usize, epoch: &EpochOutline) -> String {
+    let before = epoch.before.as_deref().unwrap_or("nothing");
+    let head = format!("epoch {number}         {before} -> {}\n", epoch.through);
+    if epoch.rewrites_only {
+        return format!("{head}                files were rewritten only: no rows to carry\n");
+    }
+    let plan = &epoch.plan;
+    format!(
+        "{head}                {} files added, {} removed, {} with other deletes; {} delete files\n                \
+         {} in {}, at most {} rows to look at\n                {} opened, {} skipped\n",
+        HumanCount(plan.files_added),
+        HumanCount(plan.files_removed),
+        HumanCount(plan.files_changed),
+        HumanCount(plan.delete_files),
+        HumanBytes(plan.data_bytes),
+        counted(plan.tasks, "task"),
+        HumanCount(plan.records_added + plan.records_removed + plan.records_changed),
+        counted(plan.manifests_opened, "manifest"),
+        HumanCount(plan.manifests_skipped),
+    )
+}
+
+fn counted(count: u64, noun: &str) -> String {
+    format!("{} {}", HumanCount(count), plural(count as usize, noun))
+}
+
+fn plural(count: usize, noun: &str) -> String {
+    if count == 1 { noun.to_owned() } else { format!("{noun}s") }
+}

@@ -1,0 +1,47 @@
+//! `iceferry worker`: works for a coordinator until it says that there is no more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use iceferry_common::fault::Class;
+use iceferry_common::model::WorkerId;
+use iceferry_common::shutdown;
+use iceferry_worker::attempt::PipelineRunner;
+use iceferry_worker::serve::{self, WorkerConfig};
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Endpoint;
+
+use crate::args::WorkerArgs;
+use crate::failure::Failure;
+
+pub(crate) async fn worker(args: &WorkerArgs) -> Result<(), Failure> {
+    let endpoint = Endpoint::from_shared(args.coordinator.clone());
+    let endpoint = endpoint.map_err(|error| {
+        Failure::new(Class::Config, format!("--coordinator {}: {error}; give http://HOST:PORT", args.coordinator))
+    })?;
+    let channel = endpoint
+        .connect_timeout(Duration::from_secs(10))
+        .http2_keep_alive_interval(Duration::from_secs(10))
+        .keep_alive_while_idle(true)
+        .connect_lazy();
+    let drain = CancellationToken::new();
+    shutdown::on_signals(drain.clone()).map_err(Failure::start)?;
+    let config = WorkerConfig {
+        id: WorkerId(args.id.clone().unwrap_or_else(own_name)),
+        slots: args.capacity.slots(),
+        memory_bytes: args.capacity.memory_bytes(),
+        ..WorkerConfig::default()
+    };
+    let runner = Arc::new(PipelineRunner::new(args.capacity.slots(), args.capacity.memory_bytes()));
+    let served = serve::serve(channel, config, runner, drain).await?;
+    tracing::info!(?served, "ended");
+    Ok(())
+}
+
+/// Host and process, and something random: process ids come again in containers.
+fn own_name() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = if host.trim().is_empty() { "worker" } else { host.trim() };
+    let random = uuid::Uuid::new_v4().simple().to_string();
+    format!("{host}-{}-{}", std::process::id(), &random[..8])
+}

@@ -1,0 +1,130 @@
+//! What can end a job.
+
+use iceferry_common::fault::{Class, Classified};
+
+use crate::catalog::CatalogError;
+
+/// Why a job cannot start, or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum JobError {
+    /// The catalog of one side could not be opened, or a call to it failed.
+    #[error("{side} catalog")]
+    Catalog {
+        /// `source` or `target`.
+        side: &'static str,
+        /// Why.
+        source: CatalogError,
+    },
+    /// A column of source and target do not fit together.
+    #[error("column {column:?} of {target} does not fit the source {table}: {problem}")]
+    Schema {
+        /// The source table.
+        table: String,
+        /// The target table.
+        target: String,
+        /// Full name of the column.
+        column: String,
+        /// What does not fit, and what to do.
+        problem: String,
+    },
+    /// A key column cannot be one.
+    #[error("key column {column:?} of {table}: {problem}")]
+    Key {
+        /// The source table.
+        table: String,
+        /// The column as it was given.
+        column: String,
+        /// What is wrong with it, and what to do.
+        problem: String,
+    },
+    /// Rows left the source, and there is nothing to delete them by.
+    #[error(
+        "rows of {table} were deleted or updated, and the target has no key to delete them by; name the columns that \
+         identify a row in target.equality_columns"
+    )]
+    KeyNeeded {
+        /// The source table.
+        table: String,
+    },
+    /// Rows left the source of a plain append target.
+    #[error(
+        "rows of {table} were deleted or updated ({file}), which a plain append cannot carry; use mode: merge-on-read"
+    )]
+    AppendOnly {
+        /// The source table.
+        table: String,
+        /// A data file whose rows went.
+        file: String,
+    },
+    /// The target is not one that this job may write.
+    #[error("target {table}: {problem}")]
+    Target {
+        /// The target table.
+        table: String,
+        /// What is in the way, and what to do.
+        problem: String,
+    },
+    /// What defines the mirror is no longer what the target was made with.
+    #[error("target {table}: {problem}")]
+    MirrorChanged {
+        /// The target table.
+        table: String,
+        /// What changed, and what to do.
+        problem: String,
+    },
+    /// The source is not the table that the checkpoint is of.
+    #[error(
+        "source {table} was replaced: the target holds table {held}, the catalog has {found}; make a new target, or \
+         bring the old table back"
+    )]
+    SourceReplaced {
+        /// The source table.
+        table: String,
+        /// The table uuid of the checkpoint.
+        held: String,
+        /// The table uuid in the catalog.
+        found: String,
+    },
+    /// A part of the source that is not carried.
+    #[error("source {table}: {problem}")]
+    Source {
+        /// The source table.
+        table: String,
+        /// What is not carried, and what to do.
+        problem: String,
+    },
+    /// Choosing the range failed.
+    #[error(transparent)]
+    Range(#[from] crate::plan::RangeError),
+    /// Planning failed.
+    #[error(transparent)]
+    Plan(#[from] crate::plan::PlanError),
+    /// Distributing or a task failed.
+    #[error(transparent)]
+    Distribute(#[from] crate::distribute::DistributeError),
+    /// Committing failed.
+    #[error(transparent)]
+    Commit(#[from] crate::commit::CommitError),
+    /// The run was asked to stop.
+    #[error("stopped as asked; {committed} epochs were committed, a later run goes on from there")]
+    Interrupted {
+        /// Epochs that were committed before.
+        committed: usize,
+    },
+}
+
+impl Classified for JobError {
+    fn class(&self) -> Class {
+        match self {
+            Self::Catalog { source, .. } => source.class(),
+            Self::Schema { .. } | Self::Source { .. } | Self::AppendOnly { .. } | Self::Target { .. } => Class::Refused,
+            Self::Key { .. } | Self::KeyNeeded { .. } | Self::MirrorChanged { .. } => Class::Config,
+            Self::SourceReplaced { .. } => Class::HistoryGap,
+            Self::Range(error) => error.class(),
+            Self::Plan(error) => error.class(),
+            Self::Distribute(error) => error.class(),
+            Self::Commit(error) => error.class(),
+            Self::Interrupted { .. } => Class::Interrupted,
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Before a job writes anything: open, look, refuse.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use iceberg::spec::{FormatVersion, Schema, SchemaRef, TableMetadata};
+use iceferry_common::config::{JobFile, StartBound};
+use iceferry_common::model::{SnapshotId, TargetMode};
+
+use super::JobError;
+use super::schema::{self, Misfit};
+use crate::catalog::{self, Catalog, CatalogError, LoadedTable, TableCreation};
+use crate::commit::{self, Checkpoint};
+use crate::plan::{self, Range};
+
+/// A job that may start.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The job file.
+    pub job: JobFile,
+    /// The source as it was when the job looked; the run reads this very state.
+    pub source: LoadedTable,
+    /// The target's catalog.
+    pub target_catalog: Arc<dyn Catalog>,
+    /// The target.
+    pub target: Target,
+    /// What the target holds of the source.
+    pub checkpoint: Option<Checkpoint>,
+    /// What there is to do.
+    pub range: Range,
+    /// The source's field ids in the target's shape.
+    pub read_schema: SchemaRef,
+    /// The target's schema.
+    pub write_schema: SchemaRef,
+    /// Every field that the source has or had.
+    pub equality_schema: SchemaRef,
+    /// The key as field ids of the target, in the order of the key; empty without one.
+    pub write_key: Vec<i32>,
+    /// The key as field ids of the source.
+    pub read_key: Vec<i32>,
+    /// What a person should know before it starts.
+    pub notes: Vec<String>,
+}
+
+/// The target table.
+#[derive(Debug)]
+pub enum Target {
+    /// It is there.
+    Existing(LoadedTable),
+    /// It is to be made, with its first epoch.
+    New(TableCreation),
+}
+
+impl Prepared {
+    /// `namespace.table` of the source.
+    pub fn source_name(&self) -> String {
+        self.source.ident.to_string()
+    }
+
+    /// `namespace.table` of the target.
+    pub fn target_name(&self) -> String {
+        self.job.target.table.ident().to_string()
+    }
+}
+
+/// Opens both catalogs, loads both tables, and finds out what there is to do. Writes nothing.
+///
+/// # Errors
+/// [`JobError`]: whatever can be told to be wrong without reading data.
+pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
+    let at = |side| move |source| JobError::Catalog { side, source };
+    let source_catalog = catalog::open(&job.source.catalog_properties.expose()).await.map_err(at("source"))?;
+    let source = source_catalog.load_table(&job.source.table.ident()).await.map_err(at("source"))?;
+    let target_catalog = catalog::open(&job.target.catalog_properties.expose()).await.map_err(at("target"))?;
+    let existing = match target_catalog.load_table(&job.target.table.ident()).await {
+        Ok(table) => Some(table),
+        Err(CatalogError::TableNotFound { .. }) => None,
+        Err(error) => return Err(at("target")(error)),
+    };
+
+    let checkpoint = match &existing {
+        Some(target) => held(&job, &source, target)?,
+        None => None,
+    };
+    let mirror = job.target.mode == TargetMode::MergeOnRead;
+    let held_snapshot = checkpoint.as_ref().map(|checkpoint| checkpoint.source_snapshot_id);
+    let range = plan::epochs(&source.metadata, job.source.bounds, held_snapshot, mirror)?;
+
+    let source_schema = schema_of_range(&source.metadata, &job, &range);
+    let mut notes = Vec::new();
+    let target = match existing {
+        Some(table) => {
+            check_target(&job, &table, checkpoint.as_ref())?;
+            Target::Existing(table)
+        }
+        None => Target::New(creation(&job, &source, &source_schema)?),
+    };
+    let write_schema: SchemaRef = match &target {
+        Target::Existing(table) => Arc::clone(table.metadata.current_schema()),
+        Target::New(creation) => Arc::new(creation.schema.clone()),
+    };
+    let fit = |misfit: Misfit| JobError::Schema {
+        table: source.ident.to_string(),
+        target: job.target.table.ident().to_string(),
+        column: misfit.column,
+        problem: misfit.problem,
+    };
+    let read_schema = Arc::new(schema::read_schema(&source_schema, &write_schema).map_err(fit)?);
+    let equality_schema = Arc::new(schema::equality_schema(&source.metadata).map_err(fit)?);
+    let (read_key, write_key) = key(&job, &source, &source_schema, &write_schema)?;
+
+    if !source.metadata.default_partition_spec().is_unpartitioned() {
+        notes.push(format!(
+            "{} is partitioned; partitioned targets are not supported yet, so {} is written unpartitioned",
+            source.ident,
+            job.target.table.ident()
+        ));
+    }
+    Ok(Prepared {
+        job,
+        source,
+        target_catalog,
+        target,
+        checkpoint,
+        range,
+        read_schema,
+        write_schema,
+        equality_schema,
+        write_key,
+        read_key,
+        notes,
+    })
+}
+
+/// What the target holds, if it is of this source and of this mirror.
+fn held(job: &JobFile, source: &LoadedTable, target: &LoadedTable) -> Result<Option<Checkpoint>, JobError> {
+    let Some(checkpoint) = commit::find_checkpoint(&target.metadata, &job.name)? else { return Ok(None) };
+    if checkpoint.source_uuid != source.metadata.uuid() {
+        return Err(JobError::SourceReplaced {
+            table: source.ident.to_string(),
+            held: checkpoint.source_uuid.to_string(),
+            found: source.metadata.uuid().to_string(),
+        });
+    }
+    if checkpoint.mirror_hash != job.mirror_hash() {
+        return Err(JobError::MirrorChanged {
+            table: target.ident.to_string(),
+            problem: "the job's source table, mode, key, projection or filter is not what the target was made with, \
+                      which would leave stale rows; put it back, or make a new target"
+                .into(),
+        });
+    }
+    Ok(Some(checkpoint))
+}
+
+/// The schema that the range's last state is read with: that of its snapshot when an end was asked for, as a read of that
+/// snapshot has it; the table's current one otherwise.
+fn schema_of_range(metadata: &TableMetadata, job: &JobFile, range: &Range) -> Schema {
+    let through = match range {
+        Range::Epochs(epochs) if job.source.bounds.end.is_some() => epochs.last().map(|epoch| epoch.through),
+        _ => None,
+    };
+    let of_snapshot = |SnapshotId(id)| metadata.snapshot_by_id(id)?.schema(metadata).ok();
+    through.and_then(of_snapshot).unwrap_or_else(|| Arc::clone(metadata.current_schema())).as_ref().clone()
+}
+
+fn creation(job: &JobFile, source: &LoadedTable, schema: &Schema) -> Result<TableCreation, JobError> {
+    let format_version = match job.target.format_version {
+        Some(2) => FormatVersion::V2,
+        Some(_) => FormatVersion::V3,
+        None => source.metadata.format_version().max(FormatVersion::V2),
+    };
+    let schema = schema::target_schema(schema, format_version).map_err(|misfit| JobError::Schema {
+        table: source.ident.to_string(),
+        target: job.target.table.ident().to_string(),
+        column: misfit.column,
+        problem: misfit.problem,
+    })?;
+    let properties = job.target.table_properties.clone().into_iter().collect::<HashMap<_, _>>();
+    Ok(TableCreation { schema, format_version, properties })
+}
+
+/// The key in the source's field ids and in the target's.
+fn key(
+    job: &JobFile,
+    source: &LoadedTable,
+    source_schema: &Schema,
+    write_schema: &Schema,
+) -> Result<(Vec<i32>, Vec<i32>), JobError> {
+    if job.target.mode == TargetMode::Append {
+        return Ok((Vec::new(), Vec::new()));
+    }
+    let table = || source.ident.to_string();
+    let read_key = schema::key_fields(source_schema, &job.target.equality_columns)
+        .map_err(|misfit| JobError::Key { table: table(), column: misfit.column, problem: misfit.problem })?;
+    let mut write_key = Vec::with_capacity(read_key.len());
+    for id in &read_key {
+        let name = source_schema.name_by_field_id(*id).unwrap_or_default();
+        let field = write_schema.as_struct().fields().iter().find(|field| field.name == name);
+        let Some(field) = field else {
+            let problem = "the target has no such column".to_owned();
+            return Err(JobError::Key { table: table(), column: name.to_owned(), problem });
+        };
+        write_key.push(field.id);
+    }
+    if let Some((at, id)) = read_key.iter().enumerate().find(|(at, id)| read_key[..*at].contains(id)) {
+        let column = job.target.equality_columns.get(at).cloned().unwrap_or_else(|| id.to_string());
+        return Err(JobError::Key { table: table(), column, problem: "it is named twice".into() });
+    }
+    Ok((read_key, write_key))
+}
+
+/// Whether this job may write the table that is there.
+fn check_target(job: &JobFile, table: &LoadedTable, checkpoint: Option<&Checkpoint>) -> Result<(), JobError> {
+    let refuse = |problem: String| Err(JobError::Target { table: table.ident.to_string(), problem });
+    let metadata = &table.metadata;
+    if metadata.format_version() < FormatVersion::V2 {
+        return refuse("it has format version 1, which has no row-level deletes; upgrade it to format-version 2".into());
+    }
+    if !metadata.default_partition_spec().is_unpartitioned() {
+        return refuse("partitioned targets are not supported yet; make an unpartitioned one".into());
+    }
+    if job.target.format_version.is_some_and(|asked| asked != metadata.format_version() as u8) {
+        return refuse(format!(
+            "it has format version {}, and target.format_version asks for another; leave the key out, or upgrade the table",
+            metadata.format_version() as u8
+        ));
+    }
+    commit::parquet_settings(metadata)?;
+    commit::target_file_bytes(metadata)?;
+    if job.target.mode == TargetMode::Append {
+        return Ok(());
+    }
+    let others = commit::other_jobs(metadata, &job.name);
+    if !others.is_empty() {
+        return refuse(format!(
+            "job {} keeps it already, and two mirrors in one table undo each other; give this job a target of its own",
+            others.join(", ")
+        ));
+    }
+    let starts_from_nothing = checkpoint.is_none() && !matches!(job.source.bounds.start, Some(StartBound::AfterSnapshot(_)));
+    match metadata.current_snapshot() {
+        Some(snapshot) if starts_from_nothing && has_rows(snapshot.summary()) => refuse(format!(
+            "it holds rows (snapshot {}) that no job of this name brought, so it would not become equal to the source; \
+             empty it or make a new one",
+            snapshot.snapshot_id()
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a snapshot may show rows: unless its summary says that there are none.
+fn has_rows(summary: &iceberg::spec::Summary) -> bool {
+    summary.additional_properties.get("total-records").is_none_or(|total| total != "0")
+}

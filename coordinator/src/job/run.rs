@@ -1,0 +1,371 @@
+//! Carrying the epochs: plan, distribute, commit, one epoch after another.
+
+use std::pin::pin;
+
+use iceberg::spec::TableMetadata;
+use iceferry_common::config::JobFile;
+use iceferry_common::model::{
+    EpochContext, EpochId, Fence, RowCounts, RunId, ScanTask, Side, SnapshotId, SourceContext, StagedFile, TargetContext,
+    TargetMode,
+};
+use iceferry_common::storage::Storage;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::prepare::{Prepared, Target, prepare};
+use super::report::{EpochReport, Outcome, RunReport, TargetReport};
+use super::{JobError, outline};
+use crate::catalog::LoadedTable;
+use crate::commit::{self, CommitError, CommitPolicy, EpochCommit};
+use crate::distribute::Dispatcher;
+use crate::plan::{self, Epoch, Nothing, PlanSummary, Range};
+
+/// Scan tasks between planner and dispatcher; more would only hold memory, since the dispatcher has a queue of its own.
+const TASKS_BETWEEN: usize = 16;
+
+/// What a run may be told beside its job file.
+#[derive(Debug, Clone, Default)]
+pub struct RunOptions {
+    /// Patience of commits.
+    pub commit: CommitPolicy,
+}
+
+/// Hears how a run goes; for progress.
+pub trait Observer: Send + Sync {
+    /// The run is about to carry these epochs.
+    fn started(&self, prepared: &Prepared, epochs: usize);
+    /// An epoch's planning has ended: all its tasks are known.
+    fn planned(&self, epoch: EpochId, summary: &PlanSummary);
+    /// An epoch is in the target.
+    fn committed(&self, epoch: &EpochReport);
+}
+
+/// Does the job: brings the target to the end of the range.
+///
+/// # Errors
+/// [`JobError`]. The target then holds the epochs that were committed before, whole; files of the others are removed,
+/// or found by the next run.
+pub async fn run(
+    job: JobFile,
+    dispatcher: &Dispatcher,
+    options: &RunOptions,
+    observer: &dyn Observer,
+    stop: &CancellationToken,
+) -> Result<RunReport, JobError> {
+    let run = RunId::new();
+    let prepared = prepare(job).await?;
+    let Settled { prepared, fence, files_cleaned_up } = settle(prepared, &run, options).await?;
+    let (epochs, reason) = work(&prepared.range);
+    let mut report = RunReport {
+        job: prepared.job.name.clone(),
+        run: run.clone(),
+        outcome: Outcome::NothingToDo,
+        reason,
+        epochs: Vec::new(),
+        files_cleaned_up,
+        target: None,
+    };
+    if epochs.is_empty() {
+        if let Target::Existing(table) = &prepared.target {
+            report.target = Some(target_report(table));
+        }
+        return Ok(report);
+    }
+    observer.started(&prepared, epochs.len());
+    let table = match &prepared.target {
+        Target::Existing(table) => table.clone(),
+        Target::New(creation) => {
+            let at = |source| JobError::Catalog { side: "target", source };
+            prepared.target_catalog.ensure_namespace(prepared.job.target.table.ident().namespace()).await.map_err(at)?;
+            let ident = prepared.job.target.table.ident();
+            prepared.target_catalog.stage_table(&ident, creation.clone()).await.map_err(at)?
+        }
+    };
+    let mut carrier = Carrier { prepared: &prepared, dispatcher, options, run, fence, table };
+    commit::start_run(&carrier.table, &prepared.job.name, &carrier.run).await?;
+    let mut failure = None;
+    for (number, epoch) in epochs.iter().enumerate() {
+        let carried = tokio::select! {
+            carried = carrier.carry(EpochId(number as u64), epoch, observer) => carried,
+            () = stop.cancelled() => Err(JobError::Interrupted { committed: report.epochs.len() }),
+        };
+        match carried {
+            Ok(done) => {
+                observer.committed(&done);
+                report.epochs.push(done);
+                report.outcome = Outcome::Applied;
+            }
+            Err(error) => {
+                failure = Some(error);
+                break;
+            }
+        }
+    }
+    carrier.leave(failure.as_ref()).await;
+    match failure {
+        Some(error) => Err(error),
+        None => {
+            report.target = Some(target_report(&carrier.table));
+            Ok(report)
+        }
+    }
+}
+
+/// A job whose earlier runs are settled: whatever they had under way is in the target now, or never will be.
+struct Settled {
+    prepared: Prepared,
+    fence: Fence,
+    files_cleaned_up: u64,
+}
+
+/// Takes over from runs that did not end, and removes what they left.
+async fn settle(prepared: Prepared, run: &RunId, options: &RunOptions) -> Result<Settled, JobError> {
+    let Target::Existing(table) = &prepared.target else {
+        // Nothing of an earlier run is in a table that does not exist; its files are looked for after the first commit.
+        return Ok(Settled { prepared, fence: Fence(0), files_cleaned_up: 0 });
+    };
+    let job = prepared.job.name.clone();
+    let unfinished = commit::unfinished_runs(table, &job, run).await?;
+    if unfinished.is_empty() {
+        let fence = commit::current_fence(&table.metadata, &job)?.map_or(Fence(0), |holder| holder.fence);
+        return Ok(Settled { prepared, fence, files_cleaned_up: 0 });
+    }
+    tracing::info!(job = %job, runs = unfinished.len(), "taking over from runs that did not end");
+    let catalog = prepared.target_catalog.as_ref();
+    let (table, fence) = commit::take_over(catalog, table.clone(), &job, run, &options.commit).await?;
+    let mut files_cleaned_up = 0;
+    for marker in &unfinished {
+        let removed = commit::clean_up(&table, &job, marker, run).await?;
+        tracing::info!(run = %marker.run, files = removed.files, bytes = removed.bytes, "removed what a dead run left");
+        files_cleaned_up += removed.files;
+    }
+    // The dead run may have committed after we looked: look again, its last epoch is not ours to repeat.
+    let prepared = prepare(prepared.job).await?;
+    Ok(Settled { prepared, fence, files_cleaned_up })
+}
+
+/// The epochs to carry, or why there are none.
+pub(super) fn work(range: &Range) -> (Vec<Epoch>, Option<String>) {
+    match range {
+        Range::Epochs(epochs) => (epochs.clone(), None),
+        // The job begins with what comes next: that is recorded, so that a later run knows from where.
+        Range::Nothing(Nothing::FromLatest { start: Some(start) }) => {
+            (vec![Epoch { before: Some(*start), through: *start, rewrites_only: true }], None)
+        }
+        Range::Nothing(nothing) => (Vec::new(), Some(outline::describe_nothing(nothing))),
+    }
+}
+
+fn target_report(table: &LoadedTable) -> TargetReport {
+    TargetReport { table: table.ident.to_string(), metadata_location: table.metadata_location.clone() }
+}
+
+/// One run at its work: the target's table moves with each committed epoch.
+struct Carrier<'a> {
+    prepared: &'a Prepared,
+    dispatcher: &'a Dispatcher,
+    options: &'a RunOptions,
+    run: RunId,
+    fence: Fence,
+    table: LoadedTable,
+}
+
+impl Carrier<'_> {
+    async fn carry(
+        &mut self,
+        id: EpochId,
+        epoch: &Epoch,
+        observer: &dyn Observer,
+    ) -> Result<EpochReport, JobError> {
+        let (tasks, files, rows) = if epoch.rewrites_only {
+            (0, Vec::new(), RowCounts::default())
+        } else {
+            self.distribute(id, epoch, observer).await?
+        };
+        let count = files.len();
+        let committed = self.commit(id, epoch, files).await?;
+        Ok(EpochReport {
+            epoch: id,
+            source_snapshot_id: epoch.through,
+            target_snapshot_id: committed,
+            tasks,
+            files: count,
+            rows,
+        })
+    }
+
+    /// Plans and distributes at the same time: tasks go out while planning still runs.
+    async fn distribute(
+        &self,
+        id: EpochId,
+        epoch: &Epoch,
+        observer: &dyn Observer,
+    ) -> Result<(usize, Vec<StagedFile>, RowCounts), JobError> {
+        let (planned, checked) = mpsc::channel(TASKS_BETWEEN);
+        let (accepted, taken) = mpsc::channel(TASKS_BETWEEN);
+        let planning = async {
+            let plan = async { plan::plan(self.prepared.plan_request(epoch), planned).await.map_err(JobError::from) };
+            let (summary, ()) = tokio::try_join!(plan, self.check_tasks(checked, accepted))?;
+            observer.planned(id, &summary);
+            Ok::<_, JobError>(summary)
+        };
+        let mut distributing = pin!(self.dispatcher.run_epoch(self.context(id)?, taken));
+        // A failed plan drops the other future, which takes the leases back; a failed task ends planning.
+        let output = tokio::select! {
+            summary = planning => {
+                summary?;
+                distributing.await?
+            }
+            output = &mut distributing => output?,
+        };
+        for location in &output.left_behind {
+            if let Err(error) = self.table.storage.delete(location).await {
+                tracing::warn!(location, %error, "left behind a staged file of a failed attempt; the next run looks again");
+            }
+        }
+        let tasks = output.outputs.len();
+        let files = output.outputs.into_iter().flat_map(|output| output.files).collect();
+        Ok((tasks, files, output.rows))
+    }
+
+    /// Passes tasks on, unless one needs what the target cannot do.
+    async fn check_tasks(
+        &self,
+        mut planned: mpsc::Receiver<ScanTask>,
+        accepted: mpsc::Sender<ScanTask>,
+    ) -> Result<(), JobError> {
+        while let Some(task) = planned.recv().await {
+            self.prepared.check_task(&task)?;
+            if accepted.send(task).await.is_err() {
+                // Distributing has failed and says so itself.
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn context(&self, epoch: EpochId) -> Result<EpochContext, JobError> {
+        let prepared = self.prepared;
+        let metadata = &self.table.metadata;
+        Ok(EpochContext {
+            job: prepared.job.name.clone(),
+            run: self.run.clone(),
+            epoch,
+            source: SourceContext {
+                table: prepared.source_name(),
+                read_schema: prepared.read_schema.clone(),
+                equality_schema: prepared.equality_schema.clone(),
+                name_mapping: name_mapping(&prepared.source.metadata),
+                storage: prepared.source.storage.properties().clone(),
+            },
+            target: TargetContext {
+                table: prepared.target_name(),
+                write_schema: prepared.write_schema.clone(),
+                key: prepared.write_key.clone(),
+                mode: prepared.job.target.mode,
+                data_location: commit::data_location(metadata),
+                format_version: metadata.format_version() as u8,
+                parquet: commit::parquet_settings(metadata)?,
+                target_file_bytes: commit::target_file_bytes(metadata)?,
+                storage: self.table.storage.properties().clone(),
+            },
+        })
+    }
+
+    async fn commit(
+        &mut self,
+        id: EpochId,
+        epoch: &Epoch,
+        staged: Vec<StagedFile>,
+    ) -> Result<Option<SnapshotId>, JobError> {
+        let prepared = self.prepared;
+        let source = &prepared.source.metadata;
+        let after = commit::find_checkpoint(&self.table.metadata, &prepared.job.name)?;
+        let request = EpochCommit {
+            job: prepared.job.name.clone(),
+            run: self.run.clone(),
+            epoch: id,
+            fence: self.fence,
+            source_uuid: source.uuid(),
+            after: after.map(|checkpoint| checkpoint.source_snapshot_id),
+            source_snapshot_id: epoch.through,
+            source_sequence_number: sequence_number(source, epoch.through),
+            mirror_hash: prepared.job.mirror_hash(),
+            data_location: commit::data_location(&self.table.metadata),
+            staged,
+        };
+        let catalog = prepared.target_catalog.as_ref();
+        let committed = commit::commit_epoch(catalog, self.table.clone(), &request, &self.options.commit).await?;
+        self.table = committed.table;
+        if !committed.ours {
+            tracing::warn!(epoch = %id, "another run of the job brought this epoch first");
+            remove(&self.table.storage, &request.staged).await;
+        }
+        Ok(committed.snapshot_id)
+    }
+
+    /// Ends the run: nothing of it is left that nobody references, or its marker stays so that the next run looks.
+    async fn leave(&self, failure: Option<&JobError>) {
+        let job = &self.prepared.job.name;
+        if let Some(JobError::Commit(error)) = failure
+            && error.leaves_files_in_doubt()
+        {
+            tracing::warn!(run = %self.run, "the outcome of a commit is unknown; its files stay until the next run");
+            return;
+        }
+        let left = match failure {
+            Some(_) => commit::withdraw(&self.table, job, &self.run).await,
+            None => commit::end_run(&self.table, job, &self.run).await,
+        };
+        if let Err(error) = left {
+            tracing::warn!(run = %self.run, %error, "could not tidy up after the run; the next run does it");
+        }
+    }
+}
+
+impl Prepared {
+    /// What the planner is asked for an epoch.
+    pub(super) fn plan_request(&self, epoch: &Epoch) -> plan::PlanRequest {
+        plan::PlanRequest {
+            table: self.source_name(),
+            storage: self.source.storage.clone(),
+            metadata: self.source.metadata.clone(),
+            before: epoch.before,
+            after: epoch.through,
+            read_schema: self.read_schema.clone(),
+            key: self.read_key.clone(),
+            options: plan::PlanOptions::of_table(&self.source.metadata),
+        }
+    }
+
+    /// Whether the target can carry what a task will find.
+    pub(super) fn check_task(&self, task: &ScanTask) -> Result<(), JobError> {
+        let going = task.differences.iter().find(|difference| difference.before != Side::Absent);
+        match (going, self.job.target.mode) {
+            (Some(difference), TargetMode::Append) => Err(JobError::AppendOnly {
+                table: self.source_name(),
+                file: difference.file.location.clone(),
+            }),
+            (Some(_), TargetMode::MergeOnRead) if self.write_key.is_empty() => {
+                Err(JobError::KeyNeeded { table: self.source_name() })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn name_mapping(metadata: &TableMetadata) -> Option<String> {
+    metadata.properties().get("schema.name-mapping.default").cloned()
+}
+
+fn sequence_number(metadata: &TableMetadata, SnapshotId(id): SnapshotId) -> i64 {
+    metadata.snapshot_by_id(id).map_or(0, |snapshot| snapshot.sequence_number())
+}
+
+async fn remove(storage: &Storage, staged: &[StagedFile]) {
+    for file in staged {
+        if let Err(error) = storage.delete(&file.location).await {
+            tracing::warn!(location = file.location, %error, "could not remove a staged file that nobody references");
+        }
+    }
+}
