@@ -1,0 +1,239 @@
+//! The `source` block: the table to read, and from where to where.
+
+use super::block::{Block, Text};
+use super::error::Report;
+use super::keys::SOURCE;
+use super::secret::CatalogProperties;
+use super::table_name::TableName;
+use super::timestamp::{self, End};
+use super::yaml::Node;
+use crate::model::SnapshotId;
+
+/// What to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceSettings {
+    /// The table.
+    pub table: TableName,
+    /// Its catalog.
+    pub catalog_properties: CatalogProperties,
+    /// Where the job starts and ends.
+    pub bounds: Bounds,
+}
+
+/// Where a job starts and ends, as the file says it; which snapshots these are is known when the table is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// With none, the job goes on from the target's checkpoint, or begins with [`StartingStrategy::Initial`].
+    pub start: Option<StartBound>,
+    /// With none, the job ends at the current snapshot.
+    pub end: Option<EndBound>,
+}
+
+/// Where a job starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StartBound {
+    /// With the changes of this snapshot.
+    FromSnapshot(SnapshotId),
+    /// With the changes that follow this snapshot, its own left out.
+    AfterSnapshot(SnapshotId),
+    /// With the first snapshot that was committed at this time or later, in milliseconds since 1970.
+    FromTimestamp(i64),
+    /// As the strategy says.
+    Strategy(StartingStrategy),
+}
+
+/// Where a job starts when no snapshot or time is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StartingStrategy {
+    /// With the whole of the table's state, then its changes.
+    Initial,
+    /// With the changes of the oldest snapshot.
+    Earliest,
+    /// With the changes of the current snapshot.
+    Latest,
+}
+
+/// Where a job ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndBound {
+    /// With the changes of this snapshot.
+    ToSnapshot(SnapshotId),
+    /// With the last snapshot that was committed at this time or earlier, in milliseconds since 1970.
+    ToTimestamp(i64),
+}
+
+/// Reads the block. `None` when something was reported.
+pub(super) fn read(node: Node, report: &mut Report) -> Option<SourceSettings> {
+    let mut block = Block::open("source", SOURCE, node, report)?;
+    block.require("table", "name the table to read as namespace.table");
+    block.require("catalog_properties", "describe the table's catalog, with its type first");
+    let table = table(&mut block);
+    let catalog_properties = catalog_properties(&mut block);
+    let bounds = bounds(&mut block);
+    polling(&mut block);
+    projection(&mut block);
+    history(&mut block);
+    Some(SourceSettings { table: table?, catalog_properties: catalog_properties?, bounds: bounds? })
+}
+
+fn table(block: &mut Block<'_>) -> Option<TableName> {
+    let name = table_name(block)?;
+    if name.is_template() {
+        block.problem("table", "has braces: only the target's table may be a template");
+        return None;
+    }
+    Some(name)
+}
+
+/// The block's table, which may be a template.
+pub(super) fn table_name(block: &mut Block<'_>) -> Option<TableName> {
+    let text = block.text("table", "a table as namespace.table")?;
+    match text.value.parse() {
+        Ok(name) => Some(name),
+        Err(error) => {
+            block.problem("table", format!("'{}' {error}", text.shown));
+            None
+        }
+    }
+}
+
+/// The block's catalog.
+pub(super) fn catalog_properties(block: &mut Block<'_>) -> Option<CatalogProperties> {
+    let properties = block.properties("catalog_properties")?;
+    Some(properties.into_iter().map(|(key, text)| (key, text.value)).collect())
+}
+
+const STRATEGIES: &[(&str, StartingStrategy)] = &[
+    ("initial", StartingStrategy::Initial),
+    ("earliest", StartingStrategy::Earliest),
+    ("latest", StartingStrategy::Latest),
+];
+
+fn bounds(block: &mut Block<'_>) -> Option<Bounds> {
+    let from_snapshot = aliased(block, "from_snapshot", "start_snapshot_id", snapshot_id);
+    let from_timestamp = aliased(block, "from_timestamp", "start_timestamp", |b, key| moment(b, key, End::Start));
+    let after_snapshot = snapshot_id(block, "after_snapshot");
+    let strategy = block.word("starting_strategy", STRATEGIES);
+    let to_snapshot = aliased(block, "to_snapshot", "end_snapshot_id", snapshot_id);
+    let to_timestamp = aliased(block, "to_timestamp", "end_timestamp", |b, key| moment(b, key, End::End));
+
+    // A key and its alias are one; that they agree is seen above.
+    let once = |key: &'static str, alias: &'static str, block: &Block<'_>| if block.has(key) { key } else { alias };
+    let starts = [
+        once("from_snapshot", "start_snapshot_id", block),
+        once("from_timestamp", "start_timestamp", block),
+        "after_snapshot",
+        "starting_strategy",
+    ];
+    let ends = [once("to_snapshot", "end_snapshot_id", block), once("to_timestamp", "end_timestamp", block)];
+    block.exclusive(&starts);
+    block.exclusive(&ends);
+    if let (Some(from), Some(to)) = (&from_timestamp, &to_timestamp)
+        && from.value > to.value
+    {
+        let message = format!("starts later than it ends: from {} to {}", from.shown, to.shown);
+        block.block_problem(message);
+    }
+
+    let start = from_snapshot
+        .map(|given| StartBound::FromSnapshot(given.value))
+        .or(after_snapshot.map(|given| StartBound::AfterSnapshot(given.value)))
+        .or(from_timestamp.map(|given| StartBound::FromTimestamp(given.value)))
+        .or(strategy.map(StartBound::Strategy));
+    let end = to_snapshot
+        .map(|given| EndBound::ToSnapshot(given.value))
+        .or(to_timestamp.map(|given| EndBound::ToTimestamp(given.value)));
+    Some(Bounds { start, end })
+}
+
+/// A value with how it was written.
+struct Given<T> {
+    value: T,
+    shown: String,
+}
+
+/// The value of `key` or of its alias. Both may be given when they say the same.
+fn aliased<T: PartialEq>(
+    block: &mut Block<'_>,
+    key: &str,
+    alias: &str,
+    read: impl Fn(&mut Block<'_>, &str) -> Option<Given<T>>,
+) -> Option<Given<T>> {
+    match (read(block, key), read(block, alias)) {
+        (Some(one), Some(other)) if one.value != other.value => {
+            let message = format!("is another name of {key}, and differs from it: {} and {}", other.shown, one.shown);
+            block.problem(alias, message);
+            Some(one)
+        }
+        (one, other) => one.or(other),
+    }
+}
+
+fn snapshot_id(block: &mut Block<'_>, key: &str) -> Option<Given<SnapshotId>> {
+    const WANTED: &str = "the id of a snapshot, a whole number";
+    let Text { value, shown } = block.scalar(key, WANTED)?;
+    match value.trim().parse::<i64>() {
+        Ok(-1) => block.problem(key, "-1 stands for no snapshot: leave the key out"),
+        Ok(id) if id >= 0 => return Some(Given { value: SnapshotId(id), shown }),
+        Ok(_) => block.problem(key, format!("{shown} is not the id of a snapshot: ids are not negative")),
+        Err(error) if *error.kind() == std::num::IntErrorKind::PosOverflow => {
+            block.problem(key, format!("{shown} is not the id of a snapshot: ids are at most {}", i64::MAX));
+        }
+        Err(_) => block.problem(key, format!("wants {WANTED}, not '{shown}'")),
+    }
+    None
+}
+
+fn moment(block: &mut Block<'_>, key: &str, end: End) -> Option<Given<i64>> {
+    let Text { value, shown } = block.scalar(key, timestamp::WANTED)?;
+    match timestamp::parse(&value, &shown, end) {
+        Ok(value) => Some(Given { value, shown }),
+        Err(message) => {
+            block.problem(key, message);
+            None
+        }
+    }
+}
+
+fn polling(block: &mut Block<'_>) {
+    let streaming = block.flag("streaming");
+    if streaming == Some(true) {
+        block.value_not_yet("streaming", "true");
+    }
+    block.whole("poll_interval_seconds", 1, "a whole number of seconds, 1 or more");
+    if block.has("poll_interval_seconds") && (streaming == Some(false) || !block.has("streaming")) {
+        block.problem("poll_interval_seconds", "is of use only with streaming: true");
+    }
+    block.not_yet("poll_interval_seconds");
+}
+
+fn projection(block: &mut Block<'_>) {
+    block.exclusive(&["keep", "drop"]);
+    for key in ["keep", "drop", "identifier_columns"] {
+        block.names(key, "columns");
+        block.not_yet(key);
+    }
+    block.names("include_metadata_columns", "metadata columns");
+    block.not_yet("include_metadata_columns");
+    block.text("filter", "a condition");
+    block.not_yet("filter");
+}
+
+fn history(block: &mut Block<'_>) {
+    block.exclusive(&["branch", "tag"]);
+    for (key, wanted) in [("branch", "the name of a branch"), ("tag", "the name of a tag")] {
+        block.text(key, wanted);
+        block.not_yet(key);
+    }
+    // The word that each key has when it is left out comes first, and is what this version does.
+    for (key, done, later) in [
+        ("changes", "net", "per_snapshot"),
+        ("duplicate_keys", "fail", "pair"),
+        ("on_rollback", "fail", "resync"),
+        ("on_gap", "fail", "resync"),
+    ] {
+        if block.word(key, &[(done, false), (later, true)]) == Some(true) {
+            block.value_not_yet(key, later);
+        }
+    }
+}
