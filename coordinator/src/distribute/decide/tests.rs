@@ -1,0 +1,566 @@
+//! What decides, against tables of small histories, and against a random one with a plain model beside it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use iceferry_common::fault::Classified;
+use iceferry_common::model::{
+    CarryOver, DataFile, FileDifference, FileFormat, RowCounts, Side, StagedContent, StagedFile,
+};
+use proptest::prelude::*;
+
+use super::*;
+
+const FOLDER: &str = "/t/iceferry/orders/r";
+
+fn config() -> DistributeConfig {
+    DistributeConfig {
+        lease_timeout: Duration::from_secs(10),
+        retry_delay: Duration::from_secs(1),
+        retry_delay_max: Duration::from_secs(3),
+        waiting_tasks_min: 6,
+        ..DistributeConfig::default()
+    }
+}
+
+fn scan(id: u64) -> ScanTask {
+    let file = DataFile {
+        location: format!("/s/{id}.parquet"),
+        format: FileFormat::Parquet,
+        size_bytes: 100,
+        record_count: 10,
+        constants: vec![],
+    };
+    let difference = FileDifference { file, split: None, before: Side::Absent, after: Side::Present(vec![]) };
+    ScanTask { id: TaskId(id), differences: vec![difference], deletes: vec![], carry_over: CarryOver::Keep }
+}
+
+fn staged(task: u64, attempt: u32) -> String {
+    format!("{FOLDER}/{task}-{attempt}")
+}
+
+fn output(task: u64, attempt: u32) -> TaskOutput {
+    let file = StagedFile {
+        location: staged(task, attempt),
+        content: StagedContent::Data,
+        record_count: 10,
+        size_bytes: 50,
+        data_file: "{}".into(),
+    };
+    let rows = RowCounts { read: 10, inserted: 10, ..RowCounts::default() };
+    TaskOutput { task: TaskId(task), attempt: Attempt(attempt), files: vec![file], rows }
+}
+
+/// A decider, a clock, and what it said.
+struct Bench {
+    decider: Decider,
+    now: Instant,
+    /// Leases as they were sent.
+    sent: Vec<(SessionId, Lease)>,
+    revoked: Vec<(SessionId, LeaseId)>,
+    contexts: Vec<SessionId>,
+    closed: Vec<SessionId>,
+    notes: Vec<Note>,
+    finished: Option<EpochOutput>,
+    failed: Option<EpochFailed>,
+}
+
+impl Bench {
+    fn new(tasks: u64) -> Self {
+        let mut bench = Self {
+            decider: Decider::new(config()),
+            now: Instant::now(),
+            sent: vec![],
+            revoked: vec![],
+            contexts: vec![],
+            closed: vec![],
+            notes: vec![],
+            finished: None,
+            failed: None,
+        };
+        bench.begin(0, tasks);
+        bench
+    }
+
+    fn begin(&mut self, epoch: u64, tasks: u64) {
+        self.on(Event::EpochBegun { epoch: EpochId(epoch), staging_folder: FOLDER.into() });
+        (0..tasks).for_each(|id| self.on(Event::TaskArrived(scan(id))));
+        self.on(Event::TasksEnded);
+    }
+
+    fn on(&mut self, event: Event) {
+        for action in self.decider.handle(self.now, event) {
+            match action {
+                Action::SendContext(session) => self.contexts.push(session),
+                Action::Send(session, lease) => self.sent.push((session, lease)),
+                Action::Revoke(session, lease) => self.revoked.push((session, lease)),
+                Action::Close(session) => self.closed.push(session),
+                Action::Finish(output) => assert!(self.finished.replace(output).is_none()),
+                Action::Fail(failed) => assert!(self.failed.replace(failed).is_none()),
+                Action::Note(note) => self.notes.push(note),
+            }
+        }
+        self.decider.check();
+    }
+
+    fn join(&mut self, session: u64, slots: u32) {
+        self.join_as(session, &format!("w{session}"), slots);
+    }
+
+    fn join_as(&mut self, session: u64, worker: &str, slots: u32) {
+        let register =
+            Register { worker: WorkerId(worker.into()), slots, memory_bytes: 1 << 30, version: String::new() };
+        self.on(Event::WorkerJoined { session: SessionId(session), register });
+    }
+
+    fn pass(&mut self, seconds: u64) {
+        self.now += Duration::from_secs(seconds);
+        self.on(Event::Tick);
+    }
+
+    /// (session, lease, task, attempt) of the last lease sent.
+    fn last(&self) -> (SessionId, LeaseId, u64, u32) {
+        let (session, lease) = self.sent.last().expect("a lease was sent");
+        (*session, lease.lease, lease.task.id.0, lease.attempt.0)
+    }
+
+    fn done(&mut self, session: SessionId, lease: LeaseId, task: u64, attempt: u32) {
+        self.on(Event::Done { session, lease, output: output(task, attempt) });
+    }
+
+    fn fails(&mut self, session: SessionId, lease: LeaseId, class: Class) {
+        let (message, left_behind) = ("disk on fire".into(), vec![]);
+        self.on(Event::Failed { session, lease, class, message, left_behind });
+    }
+
+    fn lose(&mut self, session: SessionId) {
+        self.on(Event::WorkerLost { session, why: "it died".into() });
+    }
+
+    fn beat(&mut self, session: u64) {
+        self.on(Event::Heartbeat { session: SessionId(session), progress: vec![] });
+    }
+}
+
+#[test]
+fn an_epoch_without_tasks_is_done_at_once() {
+    let bench = Bench::new(0);
+    assert_eq!(bench.finished, Some(EpochOutput::default()));
+}
+
+#[test]
+fn each_task_is_given_once_and_its_output_taken() {
+    let mut bench = Bench::new(3);
+    bench.join(1, 2);
+    assert_eq!((bench.sent.len(), bench.contexts.len()), (2, 1), "no more leases than slots, one context");
+    let mut given = 0;
+    while let Some((session, lease)) = bench.sent.get(given).cloned() {
+        bench.done(session, lease.lease, lease.task.id.0, lease.attempt.0);
+        given += 1;
+    }
+    let output = bench.finished.expect("it is finished");
+    assert_eq!(output.outputs.iter().map(|output| output.task.0).collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!((output.rows.read, output.left_behind.len()), (30, 0));
+}
+
+#[test]
+fn the_least_loaded_worker_comes_first() {
+    let mut bench = Bench::new(0);
+    bench.finished = None;
+    for (session, slots) in [(1, 2), (2, 4), (3, 1)] {
+        bench.join(session, slots);
+    }
+    bench.begin(1, 8);
+    let order: Vec<u64> = bench.sent.iter().map(|(session, _)| session.0).collect();
+    assert_eq!(order, [3, 1, 2, 2, 1, 2, 2], "by share of slots in use; equal ones by memory for a slot, then by age");
+}
+
+#[test]
+fn a_silent_worker_loses_its_lease_and_the_task_goes_to_another() {
+    let mut bench = Bench::new(1);
+    bench.join(1, 1);
+    let (silent, lost, ..) = bench.last();
+    bench.join(2, 1);
+    bench.pass(9);
+    bench.beat(2);
+    assert!(bench.revoked.is_empty());
+    bench.pass(1);
+    assert_eq!(bench.revoked, [(silent, lost)]);
+    assert_eq!(bench.decider.progress().workers, 1);
+    bench.pass(1);
+    let (session, lease, task, attempt) = bench.last();
+    assert_eq!((session, task, attempt), (SessionId(2), 0, 1), "another worker, another attempt");
+    assert_ne!(lease, lost);
+    // What the silent one brings late is refused, and its files are to be removed.
+    bench.done(silent, lost, 0, 0);
+    assert!(bench.finished.is_none());
+    bench.done(session, lease, 0, 1);
+    let output = bench.finished.take().expect("it is finished");
+    assert_eq!(output.outputs, [self::output(0, 1)]);
+    assert_eq!(output.left_behind, [staged(0, 0)]);
+    // It spoke, so it may work again.
+    assert_eq!(bench.decider.progress().workers, 2);
+}
+
+#[test]
+fn files_of_an_answer_that_was_once_taken_are_never_named_for_removal() {
+    let mut bench = Bench::new(2);
+    bench.join(1, 1);
+    let (session, lease, ..) = bench.last();
+    bench.done(session, lease, 0, 0);
+    // Said twice, and said by another: the files are in the accepted output.
+    bench.done(session, lease, 0, 0);
+    bench.join(2, 1);
+    bench.done(SessionId(2), lease, 0, 0);
+    let (session, lease, ..) = bench.last();
+    bench.done(session, lease, 1, 0);
+    let output = bench.finished.take().expect("it is finished");
+    assert!(output.left_behind.is_empty());
+    bench.done(session, lease, 1, 0);
+    assert!(bench.decider.take_left_behind().is_empty());
+    assert_eq!(bench.notes.iter().filter(|note| matches!(note, Note::StrangeAnswer { .. })).count(), 3);
+}
+
+#[test]
+fn a_passing_failure_is_tried_again_elsewhere_and_then_ends_with_its_own_error() {
+    let mut bench = Bench::new(1);
+    bench.join(1, 1);
+    bench.join(2, 1);
+    let mut seen = vec![];
+    for _ in 0..3 {
+        let (session, lease, _, attempt) = bench.last();
+        seen.push((session.0, attempt));
+        bench.fails(session, lease, Class::Transient);
+        let sent = bench.sent.len();
+        bench.on(Event::Tick);
+        assert_eq!(bench.sent.len(), sent, "there is a wait before the next try");
+        bench.beat(1);
+        bench.beat(2);
+        bench.pass(4);
+    }
+    let (session, lease, _, attempt) = bench.last();
+    seen.push((session.0, attempt));
+    assert_eq!(seen[..2], [(1, 0), (2, 1)]);
+    assert_eq!(seen.iter().map(|(_, attempt)| *attempt).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    bench.fails(session, lease, Class::Transient);
+    let failed = bench.failed.expect("it failed");
+    assert_eq!(failed.class(), Class::Transient);
+    let text = failed.to_string();
+    assert!(text.contains("task 0") && text.contains("4 times") && text.contains("disk on fire"), "{text}");
+}
+
+#[test]
+fn a_failed_task_waits_for_another_worker_that_is_busy() {
+    let mut bench = Bench::new(2);
+    bench.join(1, 1);
+    bench.join(2, 1);
+    let (first, second) = (bench.sent[0].clone(), bench.sent[1].clone());
+    bench.fails(first.0, first.1.lease, Class::Transient);
+    bench.pass(2);
+    assert_eq!(bench.sent.len(), 2, "worker 1 is free but was unlucky with it");
+    bench.done(second.0, second.1.lease, 1, 0);
+    assert_eq!(bench.last().0, second.0);
+    // With nobody else left it is given to whoever there is.
+    bench.lose(second.0);
+    bench.pass(3);
+    assert_eq!(bench.last().0, first.0);
+}
+
+#[test]
+fn every_other_class_ends_the_epoch_at_once() {
+    for class in Class::ALL {
+        let mut bench = Bench::new(2);
+        bench.join(1, 2);
+        let (session, lease, ..) = bench.last();
+        bench.done(session, bench.sent[0].1.lease, 0, 0);
+        bench.fails(session, lease, class);
+        if matches!(class, Class::Transient | Class::Interrupted) {
+            assert!(bench.failed.is_none(), "{class}");
+            continue;
+        }
+        let failed = bench.failed.expect("it failed");
+        assert_eq!(failed.class(), class);
+        assert!(failed.to_string().contains("disk on fire"));
+        assert_eq!(failed.left_behind, [staged(0, 0)], "what was accepted is of no use any more");
+    }
+}
+
+#[test]
+fn a_failing_epoch_revokes_its_leases_and_late_results_are_cleaned_up_by_the_next() {
+    let mut bench = Bench::new(2);
+    bench.join(1, 2);
+    let (session, lease, ..) = bench.last();
+    let other = bench.sent[0].1.lease;
+    bench.fails(session, lease, Class::Corrupt);
+    assert_eq!(bench.revoked, [(session, other)]);
+    bench.done(session, other, 0, 0);
+    bench.begin(1, 0);
+    assert_eq!(bench.finished.expect("it is finished").left_behind, [staged(0, 0)]);
+    assert_eq!(bench.contexts.len(), 1);
+}
+
+#[test]
+fn a_task_that_kills_its_workers_ends_the_epoch_by_name() {
+    let mut bench = Bench::new(1);
+    for session in 1..=8 {
+        assert!(bench.failed.is_none(), "after {} losses", session - 1);
+        bench.join(session, 1);
+        bench.pass(5);
+        assert_eq!(bench.last().0, SessionId(session));
+        bench.lose(SessionId(session));
+    }
+    let failed = bench.failed.expect("it failed");
+    assert_eq!(failed.class(), Class::Exhausted);
+    let text = failed.to_string();
+    for word in ["task 0", "/s/0.parquet", "8 times", "w8", "it died", "memory"] {
+        assert!(text.contains(word), "{word} in {text}");
+    }
+}
+
+#[test]
+fn what_is_given_back_is_nobodys_failure() {
+    let mut bench = Bench::new(2);
+    for session in 1..=20 {
+        bench.join(session, 2);
+        let leases = bench.sent[bench.sent.len() - 2..].iter().map(|(_, lease)| lease.lease).collect();
+        let sent = bench.sent.len();
+        bench.on(Event::GaveBack { session: SessionId(session), leases });
+        assert_eq!(bench.sent.len(), sent, "a draining worker gets nothing");
+    }
+    assert!(bench.failed.is_none());
+    bench.join(21, 2);
+    assert_eq!(bench.last().3, 20, "each time it was another attempt");
+}
+
+#[test]
+fn a_worker_that_comes_back_is_one_worker() {
+    let mut bench = Bench::new(1);
+    bench.join_as(1, "w", 1);
+    bench.join_as(2, "w", 1);
+    assert_eq!(bench.closed, [SessionId(1)]);
+    assert_eq!(bench.decider.progress().workers, 1);
+    bench.pass(2);
+    assert_eq!((bench.last().0, bench.last().3), (SessionId(2), 1));
+}
+
+#[test]
+fn a_result_that_is_not_the_leases_own_breaks_the_epoch() {
+    let twice = || {
+        let mut output = output(0, 0);
+        output.files.push(output.files[0].clone());
+        output
+    };
+    let elsewhere = || {
+        let mut output = output(0, 0);
+        output.files[0].location = "/t/data/somebody-elses".into();
+        output
+    };
+    let wrong = [("task", output(1, 0)), ("attempt", output(0, 1)), ("twice", twice()), ("folder", elsewhere())];
+    for (word, output) in wrong {
+        let mut bench = Bench::new(1);
+        bench.join(1, 1);
+        let (session, lease, ..) = bench.last();
+        bench.on(Event::Done { session, lease, output });
+        let failed = bench.failed.expect("it failed");
+        assert_eq!(failed.class(), Class::Bug);
+        assert!(failed.to_string().contains(word), "{word}: {failed}");
+        assert!(failed.left_behind.iter().all(|file| file.starts_with(FOLDER)), "{failed:?}");
+    }
+}
+
+#[test]
+fn a_worker_cannot_have_files_removed_that_are_not_staged() {
+    let mut bench = Bench::new(1);
+    bench.join(1, 1);
+    let (session, lease, ..) = bench.last();
+    let left_behind = vec![staged(0, 0), "/t/data/1.parquet".into(), format!("{FOLDER}x/1"), FOLDER.into()];
+    bench.on(Event::Failed { session, lease, class: Class::Corrupt, message: String::new(), left_behind });
+    assert_eq!(bench.failed.expect("it failed").left_behind, [staged(0, 0)]);
+    assert!(bench.notes.iter().any(|note| matches!(note, Note::StrangeFiles { files: 3, .. })));
+}
+
+#[test]
+fn a_task_planned_twice_is_a_bug() {
+    let mut bench = Bench::new(0);
+    bench.finished = None;
+    bench.on(Event::EpochBegun { epoch: EpochId(1), staging_folder: FOLDER.into() });
+    bench.on(Event::TaskArrived(scan(4)));
+    bench.on(Event::TaskArrived(scan(4)));
+    assert_eq!(bench.failed.expect("it failed").class(), Class::Bug);
+}
+
+#[test]
+fn intake_stops_at_its_bound_and_goes_on_below_it() {
+    let mut bench = Bench::new(0);
+    bench.finished = None;
+    bench.on(Event::EpochBegun { epoch: EpochId(1), staging_folder: FOLDER.into() });
+    let fill = |bench: &mut Bench, from: u64| {
+        let mut next = from;
+        while bench.decider.wants_tasks() {
+            bench.on(Event::TaskArrived(scan(next)));
+            next += 1;
+        }
+        next
+    };
+    assert_eq!(fill(&mut bench, 0), 6, "the least bound without a worker");
+    bench.join(1, 2);
+    assert_eq!(fill(&mut bench, 6), 10, "2 leased and four waiting for each slot");
+    let (session, lease) = bench.sent[0].clone();
+    bench.done(session, lease.lease, lease.task.id.0, 0);
+    assert_eq!(fill(&mut bench, 10), 11);
+    assert!(bench.decider.wants_tasks() || bench.decider.epoch().is_some());
+}
+
+#[test]
+fn waiting_without_any_worker_is_told_now_and_then() {
+    let mut bench = Bench::new(2);
+    bench.pass(4);
+    assert_eq!(bench.notes, []);
+    bench.pass(1);
+    bench.pass(1);
+    assert_eq!(bench.notes, [Note::NoWorker { waiting: 2 }]);
+    bench.join(1, 1);
+    bench.pass(9);
+    assert_eq!(bench.notes.len(), 1);
+}
+
+#[test]
+fn progress_counts_attempts_under_way_by_their_last_heartbeat() {
+    let mut bench = Bench::new(3);
+    bench.join(1, 2);
+    let (session, lease) = bench.sent[0].clone();
+    bench.done(session, lease.lease, 0, 0);
+    let rows = RowCounts { read: 7, ..RowCounts::default() };
+    let lease = bench.sent[1].1.lease;
+    bench.on(Event::Heartbeat { session, progress: vec![LeaseProgress { lease, rows }] });
+    let progress = bench.decider.progress();
+    assert_eq!((progress.tasks_done, progress.tasks_leased, progress.tasks_waiting), (1, 2, 0));
+    assert_eq!((progress.files_done, progress.files_seen, progress.bytes_done, progress.bytes_seen), (1, 3, 100, 300));
+    assert_eq!((progress.rows.read, progress.workers, progress.slots, progress.all_planned), (17, 1, 2, true));
+}
+
+/// One step of a random history; indexes pick among what is there.
+#[derive(Debug, Clone)]
+enum Step {
+    Join(u32),
+    Lose(usize),
+    Beat(usize),
+    Done(usize),
+    Fail(usize),
+    GiveBack(usize),
+    Pass(u64),
+    Task,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        2 => (1_u32..4).prop_map(Step::Join),
+        1 => any::<usize>().prop_map(Step::Lose),
+        4 => any::<usize>().prop_map(Step::Beat),
+        8 => any::<usize>().prop_map(Step::Done),
+        2 => any::<usize>().prop_map(Step::Fail),
+        1 => any::<usize>().prop_map(Step::GiveBack),
+        4 => (1_u64..12).prop_map(Step::Pass),
+        6 => Just(Step::Task),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    /// Whatever workers do, in the end each task has one output, that of the lease which was last given for it, and no
+    /// accepted file is named for removal. The plain model beside it knows only who was last given which task.
+    #[test]
+    fn whatever_happens_each_task_is_accepted_once(steps in prop::collection::vec(step(), 1..120)) {
+        let mut bench = Bench::new(0);
+        bench.finished = None;
+        bench.decider.config.attempts_max = u32::MAX;
+        bench.decider.config.losses_max = u32::MAX;
+        bench.on(Event::EpochBegun { epoch: EpochId(1), staging_folder: FOLDER.into() });
+        let (mut tasks, mut sessions) = (0, 0);
+        let mut open = BTreeSet::new();
+        let mut accepted = BTreeMap::new();
+        for step in steps {
+            let sent = bench.sent.clone();
+            let any = |index: usize| (!sent.is_empty()).then(|| sent[index % sent.len()].clone());
+            let one = |index: usize| open.iter().copied().nth(index % open.len().max(1));
+            match step {
+                Step::Join(slots) => {
+                    sessions += 1;
+                    open.insert(sessions);
+                    bench.join(sessions, slots);
+                }
+                Step::Lose(index) => if let Some(session) = one(index) {
+                    open.remove(&session);
+                    bench.lose(SessionId(session));
+                },
+                Step::Beat(index) => if let Some(session) = one(index) { bench.beat(session) },
+                // Any lease ever given may be answered, held or not, by a worker that is there or is gone.
+                Step::Done(index) => if let Some((session, lease)) = any(index) {
+                    let task = lease.task.id;
+                    let newest = sent.iter().rev().find(|(_, other)| other.task.id == task).map(|(_, it)| it.lease);
+                    let before = bench.decider.progress().tasks_done;
+                    bench.done(session, lease.lease, task.0, lease.attempt.0);
+                    if bench.decider.progress().tasks_done > before {
+                        prop_assert_eq!(newest, Some(lease.lease), "an old lease was believed");
+                        prop_assert!(accepted.insert(task, lease.attempt).is_none(), "accepted twice");
+                    }
+                },
+                Step::Fail(index) => if let Some((session, lease)) = any(index) {
+                    bench.fails(session, lease.lease, Class::Transient);
+                },
+                Step::GiveBack(index) => if let Some((session, lease)) = any(index) {
+                    bench.on(Event::GaveBack { session, leases: vec![lease.lease] });
+                },
+                Step::Pass(seconds) => bench.pass(seconds),
+                Step::Task => if bench.decider.wants_tasks() {
+                    bench.on(Event::TaskArrived(scan(tasks)));
+                    tasks += 1;
+                },
+            }
+        }
+        // Then one good worker works off what is left.
+        bench.on(Event::TasksEnded);
+        bench.join_as(u64::MAX, "good", 3);
+        for _ in 0..1000 {
+            if bench.finished.is_some() {
+                break;
+            }
+            bench.beat(u64::MAX);
+            bench.pass(4);
+            let held: HashMap<TaskId, Lease> = bench.sent.iter()
+                .filter(|(session, _)| session.0 == u64::MAX)
+                .map(|(_, lease)| (lease.task.id, lease.clone()))
+                .collect();
+            for (task, lease) in held {
+                if !accepted.contains_key(&task) {
+                    bench.done(SessionId(u64::MAX), lease.lease, task.0, lease.attempt.0);
+                    accepted.insert(task, lease.attempt);
+                }
+            }
+        }
+        let output = bench.finished.expect("it is finished");
+        let got: Vec<_> = output.outputs.iter().map(|output| (output.task, output.attempt)).collect();
+        prop_assert_eq!(&got, &accepted.into_iter().collect::<Vec<_>>());
+        prop_assert_eq!(got.len() as u64, tasks);
+        let files: BTreeSet<&str> =
+            output.outputs.iter().flat_map(|output| &output.files).map(|file| file.location.as_str()).collect();
+        prop_assert!(output.left_behind.iter().all(|file| !files.contains(file.as_str())));
+        let leases: BTreeSet<LeaseId> = bench.sent.iter().map(|(_, lease)| lease.lease).collect();
+        prop_assert_eq!(leases.len(), bench.sent.len(), "a lease was given twice");
+        let tries: BTreeSet<(TaskId, Attempt)> =
+            bench.sent.iter().map(|(_, lease)| (lease.task.id, lease.attempt)).collect();
+        prop_assert_eq!(tries.len(), bench.sent.len(), "two leases share staged paths");
+    }
+}
+
+#[test]
+fn scans_are_not_copied_for_another_try() {
+    let mut bench = Bench::new(1);
+    bench.join(1, 1);
+    bench.lose(SessionId(1));
+    bench.join(2, 1);
+    bench.pass(2);
+    assert!(Arc::ptr_eq(&bench.sent[0].1.task, &bench.sent[1].1.task));
+}

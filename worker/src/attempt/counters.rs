@@ -1,0 +1,41 @@
+//! How far an attempt is, written by it and read for heartbeats.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use iceferry_common::model::RowCounts;
+
+/// Counters of one attempt. They only tell how far it is; what counts in the end is in its output.
+#[derive(Debug, Default)]
+pub struct Counters {
+    read: AtomicU64,
+    inserted: AtomicU64,
+    deleted: AtomicU64,
+    carried_over: AtomicU64,
+    bytes_read: AtomicU64,
+    bytes_written: AtomicU64,
+}
+
+impl Counters {
+    /// Puts in the counts as they stand.
+    pub fn set(&self, rows: RowCounts) {
+        // Readers may see some counters newer than others, which does no harm to a progress bar.
+        self.read.store(rows.read, Ordering::Relaxed);
+        self.inserted.store(rows.inserted, Ordering::Relaxed);
+        self.deleted.store(rows.deleted, Ordering::Relaxed);
+        self.carried_over.store(rows.carried_over, Ordering::Relaxed);
+        self.bytes_read.store(rows.bytes_read, Ordering::Relaxed);
+        self.bytes_written.store(rows.bytes_written, Ordering::Relaxed);
+    }
+
+    /// The counts as they stand.
+    pub fn get(&self) -> RowCounts {
+        RowCounts {
+            read: self.read.load(Ordering::Relaxed),
+            inserted: self.inserted.load(Ordering::Relaxed),
+            deleted: self.deleted.load(Ordering::Relaxed),
+            carried_over: self.carried_over.load(Ordering::Relaxed),
+            bytes_read: self.bytes_read.load(Ordering::Relaxed),
+            bytes_written: self.bytes_written.load(Ordering::Relaxed),
+        }
+    }
+}
