@@ -1,1 +1,417 @@
 //! Step 5, stage: tagged batches -> staged data files and delete files of the target, with Iceberg metrics.
+//!
+//! A [`Stager`] takes the change batches of one attempt. INSERT rows become Parquet data files; DELETE rows become
+//! equality delete files that hold the key columns alone. It encodes on the thread that calls it, which must be a
+//! blocking one, while uploads go on beside it. Nothing it wrote is referenced by anybody before [`Stager::finish`]
+//! returned, and nothing stays behind after [`Stager::abort`].
+//!
+//! What decides is pure: [`layout`] (Iceberg's schema as Parquet and Arrow have it), `fit` (columns into that layout),
+//! `bounds`, `nan` and `metrics` (what the manifest says of a file), `keys` (a key is unique within a task). What acts:
+//! `upload` and `file`.
+
+mod bounds;
+mod error;
+mod file;
+mod fit;
+mod keys;
+mod layout;
+mod metrics;
+mod nan;
+mod settings;
+mod upload;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use iceberg::spec::FormatVersion;
+use iceferry_common::model::{
+    Attempt, EpochContext, StagedContent, StagedFile, TargetMode, TaskId, staged_file_location,
+};
+use iceferry_common::storage::Storage;
+use tokio::runtime::Handle;
+
+pub use error::StageError;
+
+use crate::{Change, ChangeBatch, Columns};
+use file::{ClosedFile, Form, OpenFile};
+use keys::{Looked, UniqueKeys};
+use layout::Layout;
+use upload::{Ended, Upload};
+
+/// Bounds of a [`Stager`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StageOptions {
+    /// Memory that the row groups in progress of all open files may take together; one is closed when it is reached.
+    pub row_group_memory_bytes: u64,
+    /// Whether each key is to come once only on each side. For tasks that can have DELETEs; a task of INSERTs alone, a
+    /// backfill or an append, keeps its path bare.
+    pub unique_keys: bool,
+    /// Memory for the keys that `unique_keys` remembers. What comes beyond it is not looked at, with a warning.
+    pub key_memory_bytes: usize,
+}
+
+/// Stages the changes of one attempt. Not for async threads: every call may block.
+pub struct Stager {
+    context: Arc<EpochContext>,
+    task: TaskId,
+    attempt: Attempt,
+    storage: Storage,
+    runtime: Handle,
+    options: StageOptions,
+    data: Kind,
+    /// Absent when the target has no key.
+    deletes: Option<Kind>,
+    /// Positions of the key columns among the top-level columns.
+    key_positions: Vec<usize>,
+    keys: Option<UniqueKeys>,
+    /// Every location that was begun, until they are handed over or removed.
+    begun: Vec<String>,
+    closed: Vec<ClosedFile>,
+    staged: Vec<StagedFile>,
+}
+
+/// Files of one content.
+struct Kind {
+    form: Form,
+    open: Option<OpenFile>,
+}
+
+impl Stager {
+    /// A stager for one attempt. Nothing is written before the first row.
+    ///
+    /// # Errors
+    /// When the target's schema, key or Parquet settings cannot be written.
+    pub fn new(
+        context: Arc<EpochContext>,
+        task: TaskId,
+        attempt: Attempt,
+        storage: Storage,
+        runtime: Handle,
+        options: StageOptions,
+    ) -> Result<Self, StageError> {
+        let target = &context.target;
+        let form = |content, schema, equality_ids: Vec<i32>| {
+            let layout = Layout::new(&target.table, schema, &target.parquet)?;
+            let properties = settings::writer_properties(&target.parquet, &layout, &equality_ids)?;
+            let format_version = if target.format_version >= 3 { FormatVersion::V3 } else { FormatVersion::V2 };
+            Ok::<_, StageError>(Kind {
+                form: Form { content, layout, properties, equality_ids, format_version },
+                open: None,
+            })
+        };
+        let data = form(StagedContent::Data, Arc::clone(&target.write_schema), Vec::new())?;
+        let with_deletes = target.mode == TargetMode::MergeOnRead && !target.key.is_empty();
+        let (deletes, key_positions) = if with_deletes {
+            let schema = layout::key_schema(&target.table, &target.write_schema, &target.key)?;
+            let fields = target.write_schema.as_struct().fields();
+            let position = |id: &i32| fields.iter().position(|field| field.id == *id);
+            let positions = target.key.iter().filter_map(position).collect();
+            (Some(form(StagedContent::EqualityDeletes, schema, target.key.clone())?), positions)
+        } else {
+            (None, Vec::new())
+        };
+        let keys = match &deletes {
+            Some(kind) if options.unique_keys => {
+                let types: Vec<_> =
+                    kind.form.layout.arrow.fields().iter().map(|field| field.data_type().clone()).collect();
+                let keys = UniqueKeys::new(&types, options.key_memory_bytes);
+                Some(keys.map_err(|source| StageError::Keys { table: target.table.clone(), source })?)
+            }
+            _ => None,
+        };
+        Ok(Self {
+            task,
+            attempt,
+            storage,
+            runtime,
+            options,
+            data,
+            deletes,
+            key_positions,
+            keys,
+            begun: Vec::new(),
+            closed: Vec::new(),
+            staged: Vec::new(),
+            context,
+        })
+    }
+
+    /// Stages the rows of a batch.
+    ///
+    /// # Errors
+    /// When the rows cannot be in the target, or the storage did not take a file. The attempt has failed then: call
+    /// [`Self::abort`].
+    pub fn write(&mut self, batch: &ChangeBatch) -> Result<(), StageError> {
+        if batch.rows.num_rows() == 0 {
+            return Ok(());
+        }
+        let rows = match batch.change {
+            Change::Insert => self.fitted_inserts(batch)?,
+            Change::Delete => self.fitted_deletes(batch)?,
+        };
+        self.look_at_keys(batch.change, &rows)?;
+        match batch.change {
+            Change::Insert => self.append(StagedContent::Data, &rows),
+            Change::Delete => self.append(StagedContent::EqualityDeletes, &rows),
+        }
+    }
+
+    /// Closes the files and waits until the storage has them all. Files in the order of writing; none when there were no
+    /// rows.
+    ///
+    /// # Errors
+    /// When the storage did not take a file. Everything that was staged is removed then.
+    pub fn finish(mut self) -> Result<Vec<StagedFile>, StageError> {
+        let closed = self.close_open_files().and_then(|()| self.settle());
+        match closed {
+            Ok(()) => {
+                self.begun.clear();
+                Ok(std::mem::take(&mut self.staged))
+            }
+            Err(error) => {
+                self.remove_all();
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes everything that was staged. Returns the locations that may still be there, because they could not be
+    /// removed.
+    pub fn abort(mut self) -> Vec<String> {
+        self.remove_all()
+    }
+
+    fn fitted_inserts(&self, batch: &ChangeBatch) -> Result<RecordBatch, StageError> {
+        let expected = self.data.form.layout.arrow.fields().len();
+        if batch.columns != Columns::All || batch.rows.num_columns() != expected {
+            return Err(self.wrong_columns(batch, expected));
+        }
+        self.fitted(&self.data.form.layout, batch.rows.columns())
+    }
+
+    fn fitted_deletes(&self, batch: &ChangeBatch) -> Result<RecordBatch, StageError> {
+        let target = &self.context.target;
+        if target.mode == TargetMode::Append {
+            return Err(StageError::DeleteInAppend {
+                source_table: self.context.source.table.clone(),
+                target_table: target.table.clone(),
+            });
+        }
+        let Some(deletes) = &self.deletes else {
+            return Err(StageError::NoKey { table: target.table.clone() });
+        };
+        let expected = match batch.columns {
+            Columns::All => self.data.form.layout.arrow.fields().len(),
+            Columns::Key => self.key_positions.len(),
+        };
+        if batch.rows.num_columns() != expected {
+            return Err(self.wrong_columns(batch, expected));
+        }
+        match batch.columns {
+            Columns::Key => self.fitted(&deletes.form.layout, batch.rows.columns()),
+            Columns::All => self.fitted(&deletes.form.layout, &self.key_of(batch.rows.columns())),
+        }
+    }
+
+    fn key_of(&self, columns: &[ArrayRef]) -> Vec<ArrayRef> {
+        self.key_positions.iter().map(|position| Arc::clone(&columns[*position])).collect()
+    }
+
+    fn fitted(&self, layout: &Layout, columns: &[ArrayRef]) -> Result<RecordBatch, StageError> {
+        let table = &self.context.target.table;
+        let fields = layout.arrow.fields();
+        let columns = fields.iter().zip(columns).map(|(field, column)| fit::fit(table, column, field));
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
+        RecordBatch::try_new(Arc::clone(&layout.arrow), columns).map_err(|error| StageError::Shape {
+            table: table.clone(),
+            column: "(all columns)".to_owned(),
+            found: error.to_string(),
+            expected: "the write schema".to_owned(),
+        })
+    }
+
+    fn wrong_columns(&self, batch: &ChangeBatch, expected: usize) -> StageError {
+        StageError::Shape {
+            table: self.context.target.table.clone(),
+            column: "(all columns)".to_owned(),
+            found: format!("{:?} with {} columns", batch.columns, batch.rows.num_columns()),
+            expected: format!("{expected} columns"),
+        }
+    }
+
+    fn look_at_keys(&mut self, change: Change, rows: &RecordBatch) -> Result<(), StageError> {
+        if self.keys.is_none() {
+            return Ok(());
+        }
+        let key = match change {
+            Change::Insert => self.key_of(rows.columns()),
+            Change::Delete => rows.columns().to_vec(),
+        };
+        let (Some(keys), Some(deletes)) = (&mut self.keys, &self.deletes) else { return Ok(()) };
+        let table = &self.context.target.table;
+        match keys.look(change, &key) {
+            Ok(Looked::Unique) => Ok(()),
+            Ok(Looked::Full) => {
+                let bytes = self.options.key_memory_bytes;
+                tracing::warn!(
+                    table,
+                    task = self.task.0,
+                    bytes,
+                    "keys of the task do not fit into memory, the rest was not looked at for duplicates"
+                );
+                Ok(())
+            }
+            Ok(Looked::Twice { row }) => Err(StageError::DuplicateKey {
+                table: self.context.source.table.clone(),
+                key: keys::printed(&deletes.form.layout.arrow, &key, row),
+                change,
+            }),
+            Err(source) => Err(StageError::Keys { table: table.clone(), source }),
+        }
+    }
+
+    /// Adds rows to the open file of their kind, and closes what has become large enough.
+    fn append(&mut self, content: StagedContent, rows: &RecordBatch) -> Result<(), StageError> {
+        let mut open = match self.kind(content)?.open.take() {
+            Some(open) => open,
+            None => self.begin(content)?,
+        };
+        if let Err(error) = open.write(rows) {
+            return Err(open.failed(error, &self.runtime));
+        }
+        if open.row_group_bytes() >= self.context.target.parquet.row_group_bytes
+            && let Err(error) = open.end_row_group()
+        {
+            return Err(open.failed(error, &self.runtime));
+        }
+        if open.bytes() >= self.context.target.target_file_bytes {
+            self.close(content, open)?;
+        } else {
+            self.kind(content)?.open = Some(open);
+        }
+        self.keep_within_memory()
+    }
+
+    fn begin(&mut self, content: StagedContent) -> Result<OpenFile, StageError> {
+        let location = staged_file_location(&self.context, self.task, self.attempt, content, self.begun.len());
+        self.begun.push(location.clone());
+        let (storage, runtime) = (self.storage.clone(), self.runtime.clone());
+        OpenFile::begin(&self.kind(content)?.form, &storage, &runtime, location)
+    }
+
+    /// Closes row groups, the largest first, while they take more memory than they may.
+    fn keep_within_memory(&mut self) -> Result<(), StageError> {
+        loop {
+            let memory = |kind: &Kind| kind.open.as_ref().map_or(0, OpenFile::memory_bytes);
+            let data = memory(&self.data);
+            let deletes = self.deletes.as_ref().map_or(0, memory);
+            let total = data + deletes;
+            if total == 0 || total < self.options.row_group_memory_bytes {
+                return Ok(());
+            }
+            let larger = if data >= deletes { StagedContent::Data } else { StagedContent::EqualityDeletes };
+            let kind = self.kind(larger)?;
+            let Some(mut open) = kind.open.take() else { return Ok(()) };
+            match open.end_row_group() {
+                Ok(()) => kind.open = Some(open),
+                Err(error) => return Err(open.failed(error, &self.runtime)),
+            }
+        }
+    }
+
+    fn kind(&mut self, content: StagedContent) -> Result<&mut Kind, StageError> {
+        match content {
+            StagedContent::Data => Ok(&mut self.data),
+            StagedContent::EqualityDeletes => {
+                let table = &self.context.target.table;
+                self.deletes.as_mut().ok_or_else(|| StageError::NoKey { table: table.clone() })
+            }
+        }
+    }
+
+    /// Closes a file. The file before it must have arrived by then, so that uploads do not pile up.
+    fn close(&mut self, content: StagedContent, open: OpenFile) -> Result<(), StageError> {
+        let runtime = self.runtime.clone();
+        let closed = open.close(&self.kind(content)?.form, &runtime)?;
+        self.settle()?;
+        self.closed.push(closed);
+        Ok(())
+    }
+
+    fn close_open_files(&mut self) -> Result<(), StageError> {
+        for content in [StagedContent::Data, StagedContent::EqualityDeletes] {
+            let open = match content {
+                StagedContent::Data => self.data.open.take(),
+                StagedContent::EqualityDeletes => self.deletes.as_mut().and_then(|kind| kind.open.take()),
+            };
+            if let Some(open) = open {
+                self.close(content, open)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the storage has every closed file.
+    fn settle(&mut self) -> Result<(), StageError> {
+        for ClosedFile { file, upload } in std::mem::take(&mut self.closed) {
+            let location = file.location.clone();
+            match self.runtime.block_on(upload.ended()) {
+                Ended::Well => self.staged.push(file),
+                Ended::Failed(source) => return Err(StageError::Upload { location, source }),
+                Ended::CutOff => return Err(StageError::CutOff { location }),
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_all(&mut self) -> Vec<String> {
+        let (uploads, locations) = self.give_up();
+        self.runtime.block_on(remove(self.storage.clone(), uploads, locations))
+    }
+
+    /// Gives every file up. Returns what is under way and where something may be.
+    fn give_up(&mut self) -> (Vec<Upload>, Vec<String>) {
+        let kinds = [Some(&mut self.data), self.deletes.as_mut()];
+        let open = kinds.into_iter().flatten().filter_map(|kind| kind.open.take().and_then(OpenFile::discard));
+        let mut uploads: Vec<Upload> = open.collect();
+        uploads.extend(std::mem::take(&mut self.closed).into_iter().map(|closed| closed.upload));
+        self.staged.clear();
+        (uploads, std::mem::take(&mut self.begun))
+    }
+}
+
+impl Drop for Stager {
+    fn drop(&mut self) {
+        let (uploads, locations) = self.give_up();
+        if !locations.is_empty() {
+            // Neither finished nor aborted: a panic, or a caller that went away. Dropping must not wait, so the removal
+            // runs beside; what it misses is found by the job's next run.
+            let removal = remove(self.storage.clone(), uploads, locations);
+            drop(self.runtime.spawn(removal));
+        }
+    }
+}
+
+/// Waits for uploads to end, then removes whatever is at the locations. Returns those that could not be removed.
+async fn remove(storage: Storage, uploads: Vec<Upload>, locations: Vec<String>) -> Vec<String> {
+    for upload in uploads {
+        // An upload whose answer was lost may have arrived, so each location is removed however its upload ended.
+        match upload.ended().await {
+            Ended::Well | Ended::CutOff => {}
+            Ended::Failed(error) => {
+                tracing::debug!(error = %iceferry_common::fault::chain(&error), "upload of a given up file failed");
+            }
+        }
+    }
+    let mut left = Vec::new();
+    for location in locations {
+        if let Err(error) = storage.delete(&location).await {
+            tracing::warn!(location, error = %iceferry_common::fault::chain(&error), "staged file could not be removed");
+            left.push(location);
+        }
+    }
+    left
+}

@@ -1,0 +1,156 @@
+//! One staged file while it is written.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use iceberg::spec::{FormatVersion, StructType, serialize_data_file_to_json};
+use iceferry_common::model::{StagedContent, StagedFile};
+use iceferry_common::storage::Storage;
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use tokio::runtime::Handle;
+
+use super::StageError;
+use super::layout::Layout;
+use super::metrics::{Closed, describe};
+use super::nan::NanCounter;
+use super::upload::{Ended, Sink, Upload};
+
+/// How all files of one content are written.
+#[derive(Debug)]
+pub(super) struct Form {
+    /// What they hold.
+    pub(super) content: StagedContent,
+    /// Their columns.
+    pub(super) layout: Layout,
+    /// Settings of the encoder.
+    pub(super) properties: WriterProperties,
+    /// The fields that they delete by; empty for data files.
+    pub(super) equality_ids: Vec<i32>,
+    /// Format version of the target.
+    pub(super) format_version: FormatVersion,
+}
+
+/// A file that rows can be added to. Dropped, it leaves nothing behind.
+pub(super) struct OpenFile {
+    location: String,
+    writer: ArrowWriter<Sink>,
+    /// Taken when the file is closed or fails.
+    upload: Option<Upload>,
+    nans: NanCounter,
+}
+
+/// A file that is encoded; its upload may still be under way.
+pub(super) struct ClosedFile {
+    pub(super) file: StagedFile,
+    pub(super) upload: Upload,
+}
+
+impl OpenFile {
+    /// Begins a file at `location`.
+    pub(super) fn begin(
+        form: &Form,
+        storage: &Storage,
+        runtime: &Handle,
+        location: String,
+    ) -> Result<Self, StageError> {
+        let (upload, sink) = match Upload::begin(storage, runtime, &location) {
+            Ok(begun) => begun,
+            Err(source) => return Err(StageError::Upload { location, source }),
+        };
+        let options = ArrowWriterOptions::new()
+            .with_properties(form.properties.clone())
+            .with_parquet_schema(form.layout.parquet.clone())
+            .with_skip_arrow_metadata(true);
+        match ArrowWriter::try_new_with_options(sink, Arc::clone(&form.layout.arrow), options) {
+            Ok(writer) => {
+                let nans = NanCounter::new(&form.layout.leaves);
+                Ok(Self { location, writer, upload: Some(upload), nans })
+            }
+            Err(source) => Err(StageError::Encode { location, source }),
+        }
+    }
+
+    /// Encodes rows in the layout's columns.
+    pub(super) fn write(&mut self, rows: &RecordBatch) -> Result<(), ParquetError> {
+        self.nans.add(rows.columns());
+        self.writer.write(rows)
+    }
+
+    /// Closes the row group.
+    pub(super) fn end_row_group(&mut self) -> Result<(), ParquetError> {
+        self.writer.flush()
+    }
+
+    /// Memory that the row group in progress takes.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.writer.memory_size() as u64
+    }
+
+    /// Encoded bytes of the row group in progress, as far as can be told.
+    pub(super) fn row_group_bytes(&self) -> u64 {
+        self.writer.in_progress_size() as u64
+    }
+
+    /// Bytes of the file so far, the row group in progress included.
+    pub(super) fn bytes(&self) -> u64 {
+        self.writer.bytes_written() as u64 + self.row_group_bytes()
+    }
+
+    /// Writes the footer and lets the upload complete.
+    pub(super) fn close(mut self, form: &Form, runtime: &Handle) -> Result<ClosedFile, StageError> {
+        let footer = match self.writer.finish() {
+            Ok(footer) => footer,
+            Err(error) => return Err(self.failed(error, runtime)),
+        };
+        if let Err(error) = self.writer.inner_mut().complete() {
+            return Err(self.failed(error.into(), runtime));
+        }
+        let describing = |source| StageError::Describe { location: self.location.clone(), source };
+        let size_bytes = self.writer.inner().written();
+        let closed = Closed {
+            location: &self.location,
+            size_bytes,
+            footer: &footer,
+            nans: &self.nans,
+            equality_ids: &form.equality_ids,
+        };
+        let data_file = describe(&form.layout, &closed).map_err(describing)?;
+        let record_count = data_file.record_count();
+        let unpartitioned = StructType::new(Vec::new());
+        let data_file =
+            serialize_data_file_to_json(data_file, &unpartitioned, form.format_version).map_err(describing)?;
+        let upload = self.upload.take().ok_or_else(|| StageError::CutOff { location: self.location.clone() })?;
+        let location = self.location.clone();
+        Ok(ClosedFile {
+            file: StagedFile { location, content: form.content, record_count, size_bytes, data_file },
+            upload,
+        })
+    }
+
+    /// What made a call on this file fail: the storage's own answer, if it was the storage.
+    pub(super) fn failed(mut self, error: ParquetError, runtime: &Handle) -> StageError {
+        self.writer.inner_mut().discard();
+        let location = self.location.clone();
+        match self.upload.take().map(|upload| runtime.block_on(upload.ended())) {
+            Some(Ended::Failed(source)) => StageError::Upload { location, source },
+            Some(Ended::CutOff) => StageError::CutOff { location },
+            Some(Ended::Well) | None => StageError::Encode { location, source: error },
+        }
+    }
+
+    /// Gives the file up. The upload ends on its own.
+    pub(super) fn discard(mut self) -> Option<Upload> {
+        self.writer.inner_mut().discard();
+        self.upload.take()
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        // The encoder empties its buffers when it is dropped; they must not block an async thread that drops us.
+        self.writer.inner_mut().discard();
+    }
+}

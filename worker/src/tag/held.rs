@@ -1,0 +1,177 @@
+//! The DELETE rows of a task as a multiset, until the INSERT rows have come by.
+
+use std::hash::BuildHasher;
+
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
+use arrow::buffer::BooleanBuffer;
+use arrow::compute::filter_record_batch;
+use arrow::error::ArrowError;
+use arrow::row::Rows;
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+
+use super::encode::RowEncoder;
+use crate::Columns;
+
+/// The end of a chain of equal rows.
+const NONE: u32 = u32::MAX;
+
+/// DELETE rows that wait for an equal INSERT row.
+pub(super) struct Held<S = RandomState> {
+    /// Columns that come out; all of them when empty.
+    key: Vec<usize>,
+    hasher: S,
+    encoded: Option<Encoded>,
+    /// What comes out of each batch: its key columns, or the batch.
+    batches: Vec<RecordBatch>,
+    batch_bytes: usize,
+    /// For each different row, the last of its equal rows that is not used yet. Rows are numbered over all batches.
+    table: HashTable<u32>,
+    /// For each row the next equal one that is not used yet.
+    next: Vec<u32>,
+    used: Vec<bool>,
+}
+
+struct Encoded {
+    encoder: RowEncoder,
+    rows: Rows,
+}
+
+/// What became of a batch of INSERT rows.
+pub(super) enum Matched {
+    /// No row equals a held one.
+    None,
+    /// Some do, and both are gone.
+    Some {
+        /// The rows that came: those that equal none.
+        came: BooleanArray,
+        /// How many cancelled.
+        count: u64,
+    },
+}
+
+impl Held {
+    /// Holds nothing yet; gives out the columns `key` by index, or all if there are none.
+    pub(super) fn new(key: Vec<usize>) -> Self {
+        Self::with_hasher(key, RandomState::default())
+    }
+}
+
+impl<S: BuildHasher> Held<S> {
+    /// As [`Held::new`], with a hasher of one's own.
+    pub(super) fn with_hasher(key: Vec<usize>, hasher: S) -> Self {
+        Self {
+            key,
+            hasher,
+            encoded: None,
+            batches: Vec::new(),
+            batch_bytes: 0,
+            table: HashTable::new(),
+            next: Vec::new(),
+            used: Vec::new(),
+        }
+    }
+
+    /// Which columns come out.
+    pub(super) fn columns(&self) -> Columns {
+        if self.key.is_empty() { Columns::All } else { Columns::Key }
+    }
+
+    /// Rows that were held, used ones included.
+    pub(super) fn len(&self) -> usize {
+        self.next.len()
+    }
+
+    /// Memory that is held, about.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let encoded = self.encoded.as_ref().map_or(0, |encoded| encoded.rows.size());
+        let numbers = (self.next.capacity() + self.table.capacity()) * size_of::<u32>();
+        self.batch_bytes + encoded + numbers + self.used.capacity() + self.table.capacity()
+    }
+
+    /// Holds the rows of a batch with all its columns.
+    pub(super) fn hold(&mut self, batch: RecordBatch) -> Result<(), ArrowError> {
+        let encoded = match &mut self.encoded {
+            Some(encoded) => encoded,
+            none => {
+                let encoder = RowEncoder::new(batch.columns())?;
+                let rows = encoder.empty();
+                none.insert(Encoded { encoder, rows })
+            }
+        };
+        encoded.encoder.append(&mut encoded.rows, batch.columns())?;
+        let (hasher, rows) = (&self.hasher, &encoded.rows);
+        let hash = |number: u32| hasher.hash_one(rows.row(number as usize).as_ref());
+        for _ in 0..batch.num_rows() {
+            let number = u32::try_from(self.next.len()).ok().filter(|number| *number != NONE);
+            let Some(number) = number else {
+                return Err(ArrowError::ComputeError("too many rows in one task".to_owned()));
+            };
+            let equal = |other: &u32| rows.row(*other as usize) == rows.row(number as usize);
+            match self.table.entry(hash(number), equal, |other| hash(*other)) {
+                Entry::Occupied(mut entry) => {
+                    self.next.push(*entry.get());
+                    *entry.get_mut() = number;
+                }
+                Entry::Vacant(entry) => {
+                    self.next.push(NONE);
+                    entry.insert(number);
+                }
+            }
+            self.used.push(false);
+        }
+        let kept = if self.key.is_empty() { batch } else { batch.project(&self.key)? };
+        self.batch_bytes += kept.columns().iter().map(slice_bytes).sum::<usize>();
+        self.batches.push(kept);
+        Ok(())
+    }
+
+    /// Looks for a held row for each row of a batch; both are gone then.
+    pub(super) fn match_inserts(&mut self, batch: &RecordBatch) -> Result<Matched, ArrowError> {
+        let Some(Encoded { encoder, rows: held }) = &self.encoded else { return Ok(Matched::None) };
+        if self.table.is_empty() {
+            return Ok(Matched::None);
+        }
+        let mut rows = encoder.empty();
+        encoder.append(&mut rows, batch.columns())?;
+        let mut count = 0;
+        let (table, next, used, hasher) = (&mut self.table, &self.next, &mut self.used, &self.hasher);
+        let came = BooleanBuffer::collect_bool(batch.num_rows(), |row| {
+            let row = rows.row(row);
+            let found = table.find_entry(hasher.hash_one(row.as_ref()), |number| {
+                held.row(*number as usize).as_ref() == row.as_ref()
+            });
+            let Ok(mut entry) = found else { return true };
+            let number = *entry.get();
+            used[number as usize] = true;
+            match next[number as usize] {
+                NONE => drop(entry.remove()),
+                next => *entry.get_mut() = next,
+            }
+            count += 1;
+            false
+        });
+        if count == 0 { Ok(Matched::None) } else { Ok(Matched::Some { came: BooleanArray::new(came, None), count }) }
+    }
+
+    /// The rows that no INSERT row was equal to, batch by batch.
+    pub(super) fn into_unmatched(self) -> impl Iterator<Item = Result<RecordBatch, ArrowError>> {
+        let mut first = 0;
+        let used = self.used;
+        self.batches.into_iter().map(move |batch| {
+            let used = &used[first..first + batch.num_rows()];
+            first += batch.num_rows();
+            if used.iter().all(|used| !used) {
+                return Ok(batch);
+            }
+            let left = BooleanArray::new(BooleanBuffer::collect_bool(used.len(), |row| !used[row]), None);
+            filter_record_batch(&batch, &left)
+        })
+    }
+}
+
+/// Memory of the part of an array's buffers that it uses: batches may be slices of longer ones.
+fn slice_bytes(array: &ArrayRef) -> usize {
+    array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size())
+}
