@@ -1,1 +1,72 @@
-//! Step 3, read: scan task -> Arrow batches of rows that went or came, by field id, in the read schema.
+//! Read: a scan task in, Arrow batches of the rows that went or came out.
+//!
+//! [`TaskReader`] takes an epoch's context and a [`ScanTask`](iceferry_common::model::ScanTask) and gives
+//! [`ChangeBatch`](crate::ChangeBatch)es in the read schema of the context. A row that was live before and is not after
+//! is a DELETE, one that is live after and was not before an INSERT; there is no other rule.
+//!
+//! What decides is apart from what acts:
+//!
+//! | decides, pure | acts |
+//! |---|---|
+//! | `difference`: what differs, in which order | `reader`: goes through the steps of a task |
+//! | `select`: row groups and rows | `rows`: decodes them |
+//! | `file_schema`, `project`, `convert`, `literal`: columns by field id, in the table's types | `footer`: opens a file |
+//! | `vector`, `equality`: what a delete says | `deletes`, `positions`, `delete_columns`: load deletes |
+//! | `blocks`: what to fetch when | `fetch`: asks storage |
+//!
+//! Memory is bounded by [`ReadOptions`], whatever the size of a file or row group, with two exceptions that are in the
+//! nature of the thing: a single page of a column is held whole, and so are the deleted positions (Roaring bitmaps) of
+//! the data files of one task.
+
+mod blocks;
+mod convert;
+mod delete_columns;
+mod deletes;
+mod difference;
+mod equality;
+mod error;
+mod fetch;
+mod file_schema;
+mod footer;
+mod literal;
+mod positions;
+mod project;
+mod reader;
+mod rows;
+mod select;
+mod vector;
+
+#[cfg(test)]
+mod tests;
+
+use tokio_util::sync::CancellationToken;
+
+pub use error::ReadError;
+pub use reader::TaskReader;
+
+/// Bounds of one reader.
+#[derive(Debug, Clone)]
+pub struct ReadOptions {
+    /// Rows of a batch at most.
+    pub batch_rows: usize,
+    /// Bytes of a batch, about, before compression: a batch of wide rows has fewer of them.
+    pub batch_bytes: u64,
+    /// Bytes of data files that are fetched and not yet decoded, about.
+    pub fetch_bytes: u64,
+    /// Bytes of the keys of equality deletes at most.
+    pub equality_bytes: u64,
+    /// Stops the reader, also while it waits for storage.
+    pub cancel: CancellationToken,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self {
+            batch_rows: 8192,
+            batch_bytes: 8 * 1024 * 1024,
+            fetch_bytes: 16 * 1024 * 1024,
+            equality_bytes: 128 * 1024 * 1024,
+            cancel: CancellationToken::new(),
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! The reader of a scan task: it goes through the task's steps and gives the rows of each.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use arrow::array::{BooleanArray, RecordBatch};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::SchemaRef;
+use iceberg::arrow::schema_to_arrow_schema;
+use iceberg::spec::NestedFieldRef;
+use iceferry_common::model::{CarryOver, EpochContext, FileDifference, FileFormat, ScanTask, Side};
+use iceferry_common::storage::Storage;
+use roaring::RoaringTreemap;
+use tokio::runtime::Handle;
+
+use super::deletes::{Deletes, KeyIds, SideDeletes};
+use super::difference::{Candidates, DEAD_AFTER, DEAD_BEFORE, Marks, Step, candidates, compare, marks, steps};
+use super::fetch::{Fetch, Fetcher, FileHandle};
+use super::file_schema::{FallbackIds, FileSchema};
+use super::footer::{OpenFile, start_tail};
+use super::project::{Adapter, IfMissing, Projection};
+use super::rows::{FileRows, Request};
+use super::select::{Rows, row_groups};
+use super::{ReadError, ReadOptions};
+use crate::{Change, ChangeBatch, Columns};
+
+/// Reads a scan task. It blocks, so it belongs on a thread that may; the bytes come by requests on the runtime.
+///
+/// An iterator that ends after its first error.
+pub struct TaskReader {
+    task: Arc<ScanTask>,
+    fetcher: Fetcher,
+    options: ReadOptions,
+    ids: FallbackIds,
+    all: Wanted,
+    key: Option<Wanted>,
+    deletes: Deletes,
+    steps: VecDeque<Step>,
+    /// Rows that came back in files whose DELETE rows were read already.
+    came: HashMap<usize, (RoaringTreemap, Marks)>,
+    opened: Option<(Arc<OpenFile>, Arc<FileSchema>)>,
+    /// The end of the file that is read next, under way.
+    tail: Option<(FileHandle, Fetch)>,
+    current: Option<Reading>,
+    rows_read: u64,
+    failed: bool,
+}
+
+/// Columns to give.
+#[derive(Debug, Clone)]
+struct Wanted {
+    columns: Columns,
+    fields: Vec<NestedFieldRef>,
+    schema: SchemaRef,
+}
+
+/// A step under way.
+struct Reading {
+    step: Step,
+    columns: Columns,
+    rows: FileRows,
+    output: Adapter,
+    tests: Vec<KeyTest>,
+    /// Rows with this mark are left out.
+    dead: u8,
+}
+
+/// Looks rows up in the keys of equality deletes.
+struct KeyTest {
+    ids: KeyIds,
+    adapter: Adapter,
+    marks_of: Vec<u8>,
+}
+
+impl TaskReader {
+    /// Makes a reader of a task. No bytes are asked for yet.
+    ///
+    /// # Errors
+    /// When the task or its context contradicts itself, or the table has something that is not supported.
+    pub fn open(
+        context: &EpochContext,
+        task: &ScanTask,
+        storage: Storage,
+        runtime: Handle,
+        options: ReadOptions,
+    ) -> Result<Self, ReadError> {
+        let source = &context.source;
+        let refuse = |what: String| ReadError::Table { table: source.table.clone(), what };
+        let schema = schema_to_arrow_schema(&source.read_schema).map_err(|error| refuse(error.to_string()))?;
+        let fields = source.read_schema.as_struct().fields().to_vec();
+        let all = Wanted { columns: Columns::All, fields, schema: Arc::new(schema) };
+        let key = key_columns(context, task, &all)?;
+        let ids = FallbackIds::of_table(&source.table, source.name_mapping.as_deref())?;
+        let task = Arc::new(task.clone());
+        let fetcher = Fetcher::new(storage, runtime, options.cancel.clone());
+        let deletes = Deletes::new(&task, &fetcher, &options, &source.table, &source.equality_schema, &ids)?;
+        Ok(Self {
+            steps: steps(&task)?.into(),
+            task,
+            fetcher,
+            options,
+            ids,
+            all,
+            key,
+            deletes,
+            came: HashMap::new(),
+            opened: None,
+            tail: None,
+            current: None,
+            rows_read: 0,
+            failed: false,
+        })
+    }
+
+    /// Rows given so far, on either side.
+    pub fn rows_read(&self) -> u64 {
+        self.rows_read
+    }
+
+    /// Bytes that storage gave so far, footers and delete files included.
+    pub fn bytes_fetched(&self) -> u64 {
+        self.fetcher.bytes_fetched()
+    }
+
+    fn next_batch(&mut self) -> Result<Option<ChangeBatch>, ReadError> {
+        loop {
+            if let Some(reading) = &mut self.current {
+                if let Some(rows) = reading.next(&mut self.deletes)? {
+                    self.rows_read += rows.num_rows() as u64;
+                    return Ok(Some(ChangeBatch { change: reading.step.change, columns: reading.columns, rows }));
+                }
+                let step = reading.step;
+                self.current = None;
+                self.finish(step);
+                continue;
+            }
+            let Some(step) = self.steps.pop_front() else { return Ok(None) };
+            self.current = self.start(step)?;
+            if self.current.is_none() {
+                self.finish(step);
+            }
+        }
+    }
+
+    fn finish(&mut self, step: Step) {
+        if step.last {
+            self.deletes.release(step.difference);
+        }
+    }
+
+    /// Begins a step; `None` when it has no rows.
+    fn start(&mut self, step: Step) -> Result<Option<Reading>, ReadError> {
+        let task = Arc::clone(&self.task);
+        let difference = &task.differences[step.difference];
+        let both = matches!((&difference.before, &difference.after), (Side::Present(_), Side::Present(_)));
+        let (rows, marks) = match step.change {
+            _ if !both => {
+                let (side, before) = match step.change {
+                    Change::Delete => (&difference.before, true),
+                    Change::Insert => (&difference.after, false),
+                };
+                let side = self.deletes.side(&difference.file.location, side)?;
+                let (before, after) = if before { (Some(&side), None) } else { (None, Some(&side)) };
+                let marks = marks(before, after, task.deletes.len());
+                (Rows::without(side.positions), marks)
+            }
+            Change::Delete => {
+                let (went, came, marks) = self.differing(difference)?;
+                if !came.is_empty() {
+                    self.came.insert(step.difference, (came, marks.clone()));
+                }
+                if went.is_empty() {
+                    return Ok(None);
+                }
+                (Rows::Only(went), marks)
+            }
+            Change::Insert => match self.came.remove(&step.difference) {
+                Some((came, marks)) => (Rows::Only(came), marks),
+                None => return Ok(None),
+            },
+        };
+        self.reading(step, difference, rows, marks).map(Some)
+    }
+
+    /// Which rows of a file that both states have went, and which came; and the equality deletes that still have to be
+    /// looked at when they are read.
+    fn differing(&mut self, difference: &FileDifference) -> Result<(RoaringTreemap, RoaringTreemap, Marks), ReadError> {
+        let location = &difference.file.location;
+        let before = self.deletes.side(location, &difference.before)?;
+        let after = self.deletes.side(location, &difference.after)?;
+        let marks = marks(Some(&before), Some(&after), self.task.deletes.len());
+        match candidates(&before, &after) {
+            Candidates::ByPosition(went, came) => Ok((went, came, marks)),
+            Candidates::ByKey { dead } => {
+                let (went, came) = self.differing_by_key(difference, (&before, &after), dead, marks)?;
+                Ok((went, came, Marks::new()))
+            }
+        }
+    }
+
+    fn differing_by_key(
+        &mut self,
+        difference: &FileDifference,
+        sides: (&SideDeletes, &SideDeletes),
+        dead: RoaringTreemap,
+        marks: Marks,
+    ) -> Result<(RoaringTreemap, RoaringTreemap), ReadError> {
+        let (file, schema) = self.open_file(difference)?;
+        let mut projection = Projection::new(&difference.file.location, &schema, &difference.file.constants);
+        let mut tests = self.key_tests(&mut projection, marks)?;
+        tests.iter_mut().for_each(|test| test.adapter.settle(&projection));
+        let request = Request {
+            leaves: projection.leaves(),
+            mask: projection.mask(),
+            row_groups: row_groups(&file.metadata, difference.split),
+            rows: Rows::without(dead),
+        };
+        let mut rows = FileRows::new(file, &schema, request, &self.fetcher, &self.options)?;
+        let (mut went, mut came) = (RoaringTreemap::new(), RoaringTreemap::new());
+        while let Some(batch) = rows.next()? {
+            let marks = test(&mut tests, &mut self.deletes, &difference.file.location, &batch)?;
+            compare(sides, rows.positions(batch.num_rows()), &marks, (&mut went, &mut came));
+        }
+        Ok((went, came))
+    }
+
+    fn reading(
+        &mut self,
+        step: Step,
+        difference: &FileDifference,
+        rows: Rows,
+        marks: Marks,
+    ) -> Result<Reading, ReadError> {
+        let (file, schema) = self.open_file(difference)?;
+        self.fetch_next_tail();
+        let wanted = match (&self.key, step.change) {
+            (Some(key), Change::Delete) => key,
+            _ => &self.all,
+        }
+        .clone();
+        let mut projection = Projection::new(&difference.file.location, &schema, &difference.file.constants);
+        let mut output = projection.want(&wanted.fields, &wanted.schema, IfMissing::Refuse)?;
+        let mut tests = self.key_tests(&mut projection, marks)?;
+        output.settle(&projection);
+        tests.iter_mut().for_each(|test| test.adapter.settle(&projection));
+        let request = Request {
+            leaves: projection.leaves(),
+            mask: projection.mask(),
+            row_groups: row_groups(&file.metadata, difference.split),
+            rows,
+        };
+        let rows = FileRows::new(file, &schema, request, &self.fetcher, &self.options)?;
+        let dead = match step.change {
+            Change::Delete => DEAD_BEFORE,
+            Change::Insert => DEAD_AFTER,
+        };
+        Ok(Reading { step, columns: wanted.columns, rows, output, tests, dead })
+    }
+
+    fn key_tests(&mut self, projection: &mut Projection<'_>, marks: Marks) -> Result<Vec<KeyTest>, ReadError> {
+        let mut tests = Vec::with_capacity(marks.len());
+        for (ids, marks_of) in marks {
+            let keys = self.deletes.keys(&ids)?;
+            let adapter = projection.want(&keys.fields, &keys.schema, IfMissing::Null)?;
+            tests.push(KeyTest { ids, adapter, marks_of });
+        }
+        Ok(tests)
+    }
+
+    fn open_file(&mut self, difference: &FileDifference) -> Result<(Arc<OpenFile>, Arc<FileSchema>), ReadError> {
+        let data_file = &difference.file;
+        if data_file.format != FileFormat::Parquet {
+            let what = format!("data files in {:?} are not supported", data_file.format);
+            return Err(ReadError::unsupported(&data_file.location, what));
+        }
+        let handle = FileHandle::new(&data_file.location, data_file.size_bytes);
+        if let Some((file, schema)) = &self.opened
+            && file.handle == handle
+        {
+            return Ok((Arc::clone(file), Arc::clone(schema)));
+        }
+        let tail = match self.tail.take() {
+            Some((of, tail)) if of == handle => tail,
+            _ => start_tail(&self.fetcher, &handle),
+        };
+        let file = Arc::new(OpenFile::open(&self.fetcher, &handle, tail)?);
+        if file.row_count() != data_file.record_count {
+            let what = format!("it has {} rows and its manifest says {}", file.row_count(), data_file.record_count);
+            return Err(ReadError::damaged(&data_file.location, what));
+        }
+        let schema = Arc::new(FileSchema::of(&data_file.location, &file.metadata, &self.ids)?);
+        self.opened = Some((Arc::clone(&file), Arc::clone(&schema)));
+        Ok((file, schema))
+    }
+
+    /// Asks for the end of the file that comes after the one that is open, so that its footer is there when its turn
+    /// comes: many small files would else wait for one request each.
+    fn fetch_next_tail(&mut self) {
+        let of_step = |step: &Step| &self.task.differences[step.difference];
+        let is_read = |step: &&Step| match (&of_step(step).before, step.change) {
+            (Side::Present(_), Change::Insert) => self.came.contains_key(&step.difference),
+            _ => true,
+        };
+        let next = self.steps.iter().find(is_read).map(|step| &of_step(step).file);
+        let Some(next) = next.filter(|file| file.format == FileFormat::Parquet) else { return };
+        let handle = FileHandle::new(&next.location, next.size_bytes);
+        let is_open = self.opened.as_ref().is_some_and(|(file, _)| file.handle == handle);
+        let is_asked = self.tail.as_ref().is_some_and(|(of, _)| *of == handle);
+        if !is_open && !is_asked {
+            let tail = start_tail(&self.fetcher, &handle);
+            self.tail = Some((handle, tail));
+        }
+    }
+}
+
+impl Iterator for TaskReader {
+    type Item = Result<ChangeBatch, ReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        let next = self.next_batch().transpose();
+        self.failed = matches!(next, Some(Err(_)));
+        next
+    }
+}
+
+impl Reading {
+    /// The next rows that are left after the equality deletes; `None` at the end.
+    fn next(&mut self, deletes: &mut Deletes) -> Result<Option<RecordBatch>, ReadError> {
+        while let Some(batch) = self.rows.next()? {
+            let rows = self.output.apply(&batch)?;
+            let rows = if self.tests.is_empty() {
+                rows
+            } else {
+                let location = self.output.location();
+                let marks = test(&mut self.tests, deletes, location, &batch)?;
+                let live: BooleanArray = marks.iter().map(|marks| Some(marks & self.dead == 0)).collect();
+                filter_record_batch(&rows, &live).map_err(|error| ReadError::damaged(location, error.to_string()))?
+            };
+            if rows.num_rows() > 0 {
+                return Ok(Some(rows));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The marks that equality deletes give each row of a batch.
+fn test(
+    tests: &mut [KeyTest],
+    deletes: &mut Deletes,
+    location: &str,
+    batch: &RecordBatch,
+) -> Result<Vec<u8>, ReadError> {
+    let mut marks = vec![0; batch.num_rows()];
+    for test in tests {
+        let columns = test.adapter.columns(batch)?;
+        let marked = deletes.loaded_keys(&test.ids)?.mark(&columns, &test.marks_of, &mut marks);
+        marked.map_err(|error| deletes.key_error(location, error))?;
+    }
+    Ok(marks)
+}
+
+/// The columns that a DELETE row has when they are not all of them: the key, whose fields are known by their ids in the
+/// target and found in the read schema by place, since the two have the same shape.
+fn key_columns(context: &EpochContext, task: &ScanTask, all: &Wanted) -> Result<Option<Wanted>, ReadError> {
+    let contradiction = |what: String| ReadError::Task { task: task.id.0, what };
+    let written = context.target.write_schema.as_struct().fields();
+    if written.len() != all.fields.len() {
+        let what = format!("{} columns are read and {} are written", all.fields.len(), written.len());
+        return Err(contradiction(what));
+    }
+    if context.target.key.is_empty() || task.carry_over == CarryOver::Cancel {
+        return Ok(None);
+    }
+    let place = |id: &i32| {
+        let place = written.iter().position(|field| field.id == *id);
+        place.ok_or_else(|| contradiction(format!("key field {id} is no top-level column of the target")))
+    };
+    let places = context.target.key.iter().map(place).collect::<Result<Vec<_>, _>>()?;
+    let schema = all.schema.project(&places).map_err(|error| contradiction(error.to_string()))?;
+    let fields = places.iter().map(|place| Arc::clone(&all.fields[*place])).collect();
+    Ok(Some(Wanted { columns: Columns::Key, fields, schema: Arc::new(schema) }))
+}

@@ -1,0 +1,215 @@
+//! Random file differences against a plain model. `ICEFERRY_SEED` repeats a run, `ICEFERRY_CASES` makes it longer.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+/// A small generator of random numbers (SplitMix64): enough for tests, and the same everywhere.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound.max(1)
+    }
+
+    fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}
+
+fn setting(name: &str, default: impl FnOnce() -> u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or_else(default)
+}
+
+#[derive(Debug, Clone)]
+enum Delete {
+    Positions(BTreeSet<(usize, u64)>),
+    Vector(usize, BTreeSet<u64>),
+    Ids(BTreeSet<Option<i32>>),
+    IdsAndNames(BTreeSet<(Option<i32>, i32)>),
+}
+
+type Table = Vec<Vec<(Option<i32>, i32)>>;
+
+/// The model: whether a row is dead, straight from the spec.
+fn is_dead(deletes: &[Delete], side: &[u32], file: usize, position: u64, row: (Option<i32>, i32)) -> bool {
+    let of_side = || side.iter().map(|index| &deletes[*index as usize]);
+    let has_vector = of_side().any(|delete| matches!(delete, Delete::Vector(of, _) if *of == file));
+    of_side().any(|delete| match delete {
+        Delete::Positions(positions) => !has_vector && positions.contains(&(file, position)),
+        Delete::Vector(of, positions) => *of == file && positions.contains(&position),
+        Delete::Ids(ids) => ids.contains(&row.0),
+        Delete::IdsAndNames(keys) => keys.contains(&row),
+    })
+}
+
+fn rows(random: &mut Random) -> Vec<(Option<i32>, i32)> {
+    let count = 1 + random.below(400);
+    let row = |random: &mut Random| {
+        let id = (!random.chance(10)).then(|| random.below(60) as i32);
+        (id, random.below(4) as i32)
+    };
+    (0..count).map(|_| row(random)).collect()
+}
+
+fn columns(keys: impl Iterator<Item = (Option<i32>, i32)> + Clone) -> [(i32, &'static str, ArrayRef); 2] {
+    let ids: ArrayRef = Arc::new(Int32Array::from_iter(keys.clone().map(|key| key.0)));
+    [(1, "id", ids), (2, "n", ints(keys.map(|key| key.1)))]
+}
+
+fn random_delete(random: &mut Random, table: &Table) -> Delete {
+    let position = |random: &mut Random, file: usize| random.below(table[file].len() as u64 + 3);
+    let id = |random: &mut Random| (!random.chance(10)).then(|| random.below(70) as i32);
+    let size = random.below(3) as usize;
+    let count = random.below(1 + [3, 40, 300][size]);
+    match random.below(4) {
+        0 => {
+            let one = |random: &mut Random| {
+                let file = random.below(table.len() as u64) as usize;
+                (file, position(random, file))
+            };
+            Delete::Positions((0..count).map(|_| one(random)).collect())
+        }
+        1 => {
+            let file = random.below(table.len() as u64) as usize;
+            Delete::Vector(file, (0..count).map(|_| position(random, file)).collect())
+        }
+        2 => Delete::Ids((0..count % 12).map(|_| id(random)).collect()),
+        _ => Delete::IdsAndNames((0..count % 25).map(|_| (id(random), random.below(5) as i32)).collect()),
+    }
+}
+
+fn write_delete(lab: &Lab, name: &str, delete: &Delete, files: &[DataFile], random: &mut Random) -> DeleteFile {
+    match delete {
+        Delete::Positions(positions) => {
+            let mut rows: Vec<(&str, i64)> =
+                positions.iter().map(|(file, position)| (files[*file].location.as_str(), *position as i64)).collect();
+            for index in (1..rows.len()).rev() {
+                rows.swap(index, random.below(index as u64 + 1) as usize);
+            }
+            lab.positions(name, &rows)
+        }
+        Delete::Vector(_, positions) => lab.vector(name, &positions.iter().copied().collect::<Vec<_>>()),
+        Delete::Ids(ids) => {
+            let [id, _] = columns(ids.iter().map(|id| (*id, 0)));
+            lab.equality(name, &[id])
+        }
+        Delete::IdsAndNames(keys) => {
+            let [id, n] = columns(keys.iter().copied());
+            lab.equality(name, &[n, id])
+        }
+    }
+}
+
+/// Deletes of a side: any of them, but of vectors at most one for the file and none for others.
+fn random_side(random: &mut Random, deletes: &[Delete], file: usize) -> Vec<u32> {
+    let mut has_vector = false;
+    let mut side = Vec::new();
+    for (index, delete) in (0..).zip(deletes) {
+        let fits = match delete {
+            Delete::Vector(of, _) => *of == file && !has_vector,
+            _ => true,
+        };
+        if fits && random.chance(50) {
+            has_vector |= matches!(delete, Delete::Vector(..));
+            side.push(index);
+        }
+    }
+    side
+}
+
+fn line(row: (Option<i32>, i32)) -> String {
+    format!("{}|{}", row.0.map_or("null".to_owned(), |id| id.to_string()), row.1)
+}
+
+fn run_case(lab: &Lab, random: &mut Random) {
+    let table: Table = (0..1 + random.below(3)).map(|_| rows(random)).collect();
+    let schema = schema([optional(1, "id", PrimitiveType::Int), required(2, "n", PrimitiveType::Int)]);
+    let group_rows = 1 + random.below(150) as usize;
+    let page_rows = 1 + random.below(50) as usize;
+    let write = |(index, rows): (usize, &Vec<_>)| {
+        let properties = WriterProperties::builder()
+            .set_max_row_group_row_count(Some(group_rows))
+            .set_data_page_row_count_limit(page_rows)
+            .set_write_batch_size(page_rows)
+            .build();
+        let bytes = parquet(&batch(&columns(rows.iter().copied())), properties);
+        lab.data_file(&format!("f{index}"), &bytes, rows.len() as u64)
+    };
+    let files: Vec<DataFile> = table.iter().enumerate().map(write).collect();
+    let deletes: Vec<Delete> = (0..random.below(7)).map(|_| random_delete(random, &table)).collect();
+    let written: Vec<DeleteFile> = (0..deletes.len())
+        .map(|index| write_delete(lab, &format!("d{index}"), &deletes[index], &files, random))
+        .collect();
+
+    let (mut differences, mut went, mut came) = (Vec::new(), Vec::new(), Vec::new());
+    for (file, rows) in table.iter().enumerate() {
+        let kind = random.below(4);
+        let before = (kind != 0).then(|| random_side(random, &deletes, file));
+        let mut after = (kind != 1).then(|| random_side(random, &deletes, file));
+        if kind == 3 && random.chance(50) {
+            // What happens most: nothing but one more delete.
+            after.clone_from(&before);
+            let extra = random.below(deletes.len() as u64) as u32;
+            let is_vector = |index: u32| matches!(deletes.get(index as usize), Some(Delete::Vector(..)) | None);
+            if let Some(after) = after.as_mut().filter(|after| !after.contains(&extra) && !is_vector(extra)) {
+                after.push(extra);
+            }
+        }
+        for (position, row) in (0u64..).zip(rows) {
+            let live = |side: &Option<Vec<u32>>| {
+                side.as_ref().is_some_and(|side| !is_dead(&deletes, side, file, position, *row))
+            };
+            match (live(&before), live(&after)) {
+                (true, false) => went.push(line(*row)),
+                (false, true) => came.push(line(*row)),
+                _ => {}
+            }
+        }
+        let one = difference(files[file].clone(), before.as_deref(), after.as_deref());
+        if random.chance(40) {
+            let size = files[file].size_bytes;
+            let border = random.below(size);
+            differences.extend([split(one.clone(), 0, border), split(one, border, size)]);
+        } else {
+            differences.push(one);
+        }
+    }
+    let mut task = task(differences, written);
+    if random.chance(30) {
+        task.carry_over = CarryOver::Cancel;
+    }
+    let options = ReadOptions {
+        batch_rows: 1 + random.below(100) as usize,
+        fetch_bytes: [1, 2_000, 1 << 24][random.below(3) as usize],
+        ..ReadOptions::default()
+    };
+    let got = lab.read_with(&context(schema), &task, options).unwrap();
+    let of = |change: Change| -> Vec<String> {
+        got.iter().filter(|row| row.0 == change).map(|(.., row)| row.clone()).collect()
+    };
+    assert_eq!(of(Change::Delete), went, "DELETE rows");
+    assert_eq!(of(Change::Insert), came, "INSERT rows");
+    if task.carry_over == CarryOver::Cancel {
+        assert!(got.is_sorted_by_key(|row| row.0 == Change::Insert), "a DELETE row came after an INSERT row");
+    }
+}
+
+#[test]
+fn random_differences_are_those_of_the_model() {
+    let clock = || std::time::UNIX_EPOCH.elapsed().map_or(1, |elapsed| elapsed.as_nanos() as u64);
+    let seed = setting("ICEFERRY_SEED", clock);
+    let lab = Lab::new();
+    for case in 0..setting("ICEFERRY_CASES", || 150) {
+        println!("ICEFERRY_SEED={} ICEFERRY_CASES=1", seed.wrapping_add(case));
+        run_case(&lab, &mut Random(seed.wrapping_add(case)));
+    }
+}
