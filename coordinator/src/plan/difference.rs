@@ -64,6 +64,9 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
         None => Vec::new(),
     };
     let after = reader.list(request.after).await?;
+    let (before, dead_before): (Vec<_>, Vec<_>) = before.into_iter().partition(holds_live_entries);
+    let (after, dead_after): (Vec<_>, Vec<_>) = after.into_iter().partition(holds_live_entries);
+    summary.manifests_skipped += (dead_before.len() + dead_after.len()) as u64;
     let is_data = |manifest: &Named| manifest.file.content == ManifestContentType::Data;
     let (data_before, deletes_before) = before.into_iter().partition(is_data);
     let (data_after, deletes_after) = after.into_iter().partition(is_data);
@@ -140,6 +143,11 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
     removed.sort_by(|a, b| a.path.cmp(&b.path));
     planner.rewritten(&removed, &added, &group_columns).await?;
     planner.finish().await
+}
+
+/// Whether a manifest may hold live entries, and not only the record of deleted ones. Counts that are missing say nothing.
+fn holds_live_entries(manifest: &Named) -> bool {
+    manifest.file.has_added_files() || manifest.file.has_existing_files()
 }
 
 /// The columns by which a row that a rewrite carried over would be known: the key, or else the first ones.
