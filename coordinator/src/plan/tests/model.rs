@@ -26,7 +26,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    fn get(&self, field_id: i32) -> Option<i32> {
+    pub(super) fn get(&self, field_id: i32) -> Option<i32> {
         match field_id {
             1 => self.id,
             2 => self.p,
@@ -70,9 +70,18 @@ pub(super) struct Delete {
 
 #[derive(Debug, Clone)]
 pub(super) enum Kind {
-    Positions { rows: BTreeSet<(String, usize)>, referenced: Option<String>, has_bounds: bool },
+    Positions { rows: BTreeSet<(String, usize)>, referenced: Option<String>, bounds: PathBounds },
     Vector { path: String, positions: BTreeSet<usize> },
     Equality { ids: Vec<i32>, keys: Vec<Vec<Option<i32>>>, has_bounds: bool },
+}
+
+/// What a manifest tells of the paths in a position delete file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PathBounds {
+    None,
+    Full,
+    /// Both ends cut to the same beginning, the upper one without rounding up.
+    CutShort,
 }
 
 /// A live entry with its data sequence number.
@@ -308,15 +317,21 @@ impl Table {
                     .partition(self.partition(delete.spec, delete.partition))
                     .file_size_in_bytes(77);
                 match &delete.kind {
-                    Kind::Positions { rows, referenced, has_bounds } => {
+                    Kind::Positions { rows, referenced, bounds } => {
                         builder
                             .content(DataContentType::PositionDeletes)
                             .record_count(rows.len() as u64)
                             .referenced_data_file(referenced.clone());
-                        if *has_bounds && let (Some(first), Some(last)) = (rows.first(), rows.last()) {
+                        let cut = |path: &str| match bounds {
+                            PathBounds::CutShort => path[..path.len() - 4].to_owned(),
+                            PathBounds::None | PathBounds::Full => path.to_owned(),
+                        };
+                        if *bounds != PathBounds::None
+                            && let (Some(first), Some(last)) = (rows.first(), rows.last())
+                        {
                             builder
-                                .lower_bounds(HashMap::from([(DELETE_PATH_ID, Datum::string(&first.0))]))
-                                .upper_bounds(HashMap::from([(DELETE_PATH_ID, Datum::string(&last.0))]));
+                                .lower_bounds(HashMap::from([(DELETE_PATH_ID, Datum::string(cut(&first.0)))]))
+                                .upper_bounds(HashMap::from([(DELETE_PATH_ID, Datum::string(cut(&last.0)))]));
                         }
                     }
                     Kind::Vector { path, positions } => {

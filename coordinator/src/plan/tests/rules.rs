@@ -7,7 +7,7 @@ use iceberg::spec::DataFileFormat;
 use iceferry_common::fault::{Class, Classified};
 use iceferry_common::model::{CarryOver, Constant, DeleteKind, FileDifference, ScanTask, Side, SnapshotId};
 
-use super::model::{Commit, Delete, File, Kind, Row, Table, row, run};
+use super::model::{Commit, Delete, File, Kind, PathBounds, Row, Table, row, run};
 use crate::plan::PlanError;
 
 fn differences(tasks: &[ScanTask]) -> Vec<&FileDifference> {
@@ -52,7 +52,7 @@ fn of_kind(table: &Table, name: &str, spec: i32, partition: Option<i32>, kind: K
 
 fn positions(table: &Table, name: &str, of: &File, at: &[usize]) -> Arc<Delete> {
     let rows = at.iter().map(|at| (of.path.clone(), *at)).collect();
-    of_kind(table, name, of.spec, of.partition, Kind::Positions { rows, referenced: None, has_bounds: true })
+    of_kind(table, name, of.spec, of.partition, Kind::Positions { rows, referenced: None, bounds: PathBounds::Full })
 }
 
 fn vector(table: &Table, name: &str, of: &File, at: &[usize]) -> Arc<Delete> {
@@ -301,6 +301,24 @@ async fn files_without_bounds_may_be_a_rewrite_of_each_other() {
     let (tasks, _) = table.check(Some(before), after).await;
     assert_eq!(tasks.len(), 1);
     assert_eq!(tasks[0].carry_over, CarryOver::Cancel);
+}
+
+#[tokio::test]
+async fn a_rewrite_into_another_spec_is_grouped_and_one_of_another_partition_is_not() {
+    for (spec, partition, carry_over) in
+        [(0, None, CarryOver::Cancel), (1, Some(1), CarryOver::Cancel), (1, Some(2), CarryOver::Keep)]
+    {
+        let mut table = Table::new(2);
+        let old = file(&mut table, 1, Some(1), &[row(1, 1, 0)]);
+        let new = file(&mut table, spec, partition, &[row(1, 1, 0)]);
+        let before = add(&mut table, &[&old]).await;
+        let removed = BTreeSet::from([(old.path.clone(), None)]);
+        let added = vec![(new, None)];
+        let after = table.commit(Commit { added, removed, operation: "overwrite", ..Commit::default() }).await;
+        let (tasks, _) = table.check(Some(before), after).await;
+        assert_eq!(tasks.len(), 1);
+        assert_eq!(tasks[0].carry_over, carry_over, "{spec} {partition:?}");
+    }
 }
 
 #[tokio::test]
