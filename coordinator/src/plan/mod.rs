@@ -1,1 +1,139 @@
-//! Step 1, plan: source table, range -> scan tasks.
+//! Planning: the difference of two states of a table, as scan tasks.
+//!
+//! [`range`] decides which epochs a run has. [`plan`] takes the two ends of one epoch and gives scan tasks, which go out
+//! while planning still runs. What decides is pure: which manifests count (`manifests`), which delete reaches which file
+//! (`reach`, `bounds`, `partition`), which files a rewrite may have made of each other (`group`), and how differences
+//! become tasks (`pack`). `difference` drives them.
+
+mod bounds;
+mod difference;
+mod entry;
+mod error;
+mod group;
+mod manifests;
+mod pack;
+mod partition;
+pub mod range;
+mod reach;
+#[cfg(test)]
+mod tests;
+
+use iceberg::spec::{SchemaRef, TableMetadata, TableMetadataRef};
+use iceferry_common::model::{ScanTask, SnapshotId};
+use iceferry_common::storage::Storage;
+use serde::Serialize;
+use tokio::sync::mpsc;
+
+pub use error::PlanError;
+
+/// Two states of a table, and how their difference is to be cut.
+#[derive(Debug, Clone)]
+pub struct PlanRequest {
+    /// `namespace.table`, for messages.
+    pub table: String,
+    /// Storage of the table's metadata.
+    pub storage: Storage,
+    /// The table's metadata; it has both snapshots.
+    pub metadata: TableMetadataRef,
+    /// The state before; `None` is the empty state.
+    pub before: Option<SnapshotId>,
+    /// The state after.
+    pub after: SnapshotId,
+    /// The shape that rows are read in, with the table's own field ids.
+    pub read_schema: SchemaRef,
+    /// Key columns as field ids of the table; may be empty. Files whose keys may overlap are looked at together.
+    pub key: Vec<i32>,
+    /// Sizes and bounds.
+    pub options: PlanOptions,
+}
+
+/// Sizes and bounds of planning.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlanOptions {
+    /// Data bytes of a task; a file above it is split.
+    pub split_bytes: u64,
+    /// What a file counts at least when tasks are packed.
+    pub open_file_cost_bytes: u64,
+    /// Bytes that the rows of a task may take in memory for carried-over rows to be cancelled in it.
+    pub carry_over_bytes_max: u64,
+    /// File differences of a task at most.
+    pub differences_per_task_max: usize,
+    /// Manifests that are fetched and decoded at once.
+    pub manifests_at_once: usize,
+}
+
+impl Default for PlanOptions {
+    fn default() -> Self {
+        Self {
+            split_bytes: 128 * 1024 * 1024,
+            open_file_cost_bytes: 4 * 1024 * 1024,
+            carry_over_bytes_max: 128 * 1024 * 1024,
+            differences_per_task_max: 1_000,
+            manifests_at_once: 4,
+        }
+    }
+}
+
+impl PlanOptions {
+    /// The table's own `read.split.target-size` and `read.split.open-file-cost`. A value that is no positive number is
+    /// told in the log and left out: it is the source's, and reading goes on without it.
+    pub fn of_table(table: &TableMetadata) -> Self {
+        let mut options = Self::default();
+        let properties = [
+            ("read.split.target-size", &mut options.split_bytes),
+            ("read.split.open-file-cost", &mut options.open_file_cost_bytes),
+        ];
+        for (key, option) in properties {
+            let Some(value) = table.properties().get(key) else { continue };
+            match value.trim().parse::<u64>() {
+                Ok(value) if value > 0 => *option = value,
+                _ => tracing::warn!(property = key, value, "left out a table property that is no positive number"),
+            }
+        }
+        options
+    }
+}
+
+/// What a plan holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct PlanSummary {
+    /// Whether planning came to its end; not so when nobody took the tasks any more.
+    pub complete: bool,
+    /// Tasks sent.
+    pub tasks: u64,
+    /// Tasks in which carried-over rows are cancelled.
+    pub tasks_cancelling: u64,
+    /// Data files that came.
+    pub files_added: u64,
+    /// Data files that went.
+    pub files_removed: u64,
+    /// Data files in both states whose deletes differ.
+    pub files_changed: u64,
+    /// Rows in the data files that came, deleted ones included.
+    pub records_added: u64,
+    /// Rows in the data files that went, deleted ones included.
+    pub records_removed: u64,
+    /// Rows in the changed data files, deleted ones included.
+    pub records_changed: u64,
+    /// Bytes of all these data files.
+    pub data_bytes: u64,
+    /// Delete files, and vectors, that some task reads; each once.
+    pub delete_files: u64,
+    /// Bytes of the delete files; of vectors, the bytes of the vectors.
+    pub delete_bytes: u64,
+    /// Rows of the delete files, and positions of the vectors.
+    pub delete_records: u64,
+    /// Manifests opened.
+    pub manifests_opened: u64,
+    /// Manifests of the states that did not have to be opened.
+    pub manifests_skipped: u64,
+}
+
+/// Plans the difference of two states. Tasks are sent as soon as they are full. When the receiver is dropped, planning
+/// ends quietly, and the summary says that it is not complete.
+///
+/// # Errors
+/// [`PlanError`]; tasks that were sent before it are not to be used.
+pub async fn plan(request: PlanRequest, tasks: mpsc::Sender<ScanTask>) -> Result<PlanSummary, PlanError> {
+    difference::plan(request, tasks).await
+}

@@ -1,0 +1,243 @@
+//! Manifest entries, cut down to what planning needs. What they inherit from their manifest is filled in here.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use iceberg::spec::{
+    DataContentType, DataFileFormat, Manifest, ManifestEntry, ManifestFile, ManifestStatus, PartitionSpec, Schema,
+    TableMetadata,
+};
+use iceferry_common::model::{Constant, FileFormat};
+
+use super::bounds::{self, ColumnBounds, PathRange};
+use super::error::FileProblem;
+use super::partition::{self, Partition};
+
+/// Field id of `file_path` in position delete files; fixed by the specification.
+const DELETE_FILE_PATH_ID: i32 = 2_147_483_546;
+
+/// A live data file.
+#[derive(Debug, Clone)]
+pub(super) struct DataEntry {
+    pub(super) path: String,
+    /// Data sequence number.
+    pub(super) sequence: i64,
+    pub(super) partition: Arc<Partition>,
+    pub(super) format: FileFormat,
+    pub(super) is_encrypted: bool,
+    pub(super) size_bytes: u64,
+    pub(super) record_count: u64,
+    pub(super) split_offsets: Box<[i64]>,
+    pub(super) bounds: Box<[ColumnBounds]>,
+    /// Constants of its identity partitions. A problem counts only when the file is to be read.
+    pub(super) constants: Result<Vec<Constant>, String>,
+}
+
+/// A live delete file, or one vector.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct DeleteEntry {
+    pub(super) location: String,
+    /// Data sequence number.
+    pub(super) sequence: i64,
+    pub(super) partition: Arc<Partition>,
+    pub(super) format: FileFormat,
+    pub(super) is_encrypted: bool,
+    pub(super) size_bytes: u64,
+    pub(super) record_count: u64,
+    pub(super) scope: Scope,
+}
+
+/// Which rows a delete file may name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Scope {
+    Equality {
+        field_ids: Vec<i32>,
+        /// Its spec is unpartitioned: it reaches every partition of every spec.
+        is_global: bool,
+        bounds: Box<[ColumnBounds]>,
+    },
+    Position {
+        /// The one data file that it names, if the manifest says so.
+        referenced: Option<String>,
+        paths: PathRange,
+    },
+    Vector {
+        referenced: String,
+        offset: u64,
+        length: u64,
+    },
+}
+
+/// What decoding needs to know of the table.
+#[derive(Debug)]
+pub(super) struct Decoding {
+    /// Partition specs by id that count as unpartitioned.
+    unpartitioned: HashMap<i32, bool>,
+    /// Columns outside lists, maps and structs.
+    top_level: std::collections::HashSet<i32>,
+    read_schema: Arc<Schema>,
+}
+
+impl Decoding {
+    pub(super) fn new(table: &TableMetadata, read_schema: Arc<Schema>) -> Self {
+        Self {
+            unpartitioned: table.partition_specs_iter().map(|spec| (spec.spec_id(), spec.is_unpartitioned())).collect(),
+            top_level: bounds::top_level(table.schemas_iter()),
+            read_schema,
+        }
+    }
+
+    /// Of these columns, those whose bounds can be compared.
+    pub(super) fn comparable(&self, columns: &[i32]) -> Vec<i32> {
+        columns.iter().copied().filter(|column| self.top_level.contains(column)).collect()
+    }
+
+    /// The live data files of a manifest, with bounds of `columns`.
+    pub(super) fn data(
+        &self,
+        of: &ManifestFile,
+        manifest: &Manifest,
+        columns: &[i32],
+    ) -> Result<Vec<DataEntry>, FileProblem> {
+        let spec = manifest.metadata().partition_spec();
+        let mut partitions = Partitions::default();
+        live(manifest).map(|entry| self.data_entry(of, spec, entry, columns, &mut partitions)).collect()
+    }
+
+    fn data_entry(
+        &self,
+        of: &ManifestFile,
+        spec: &PartitionSpec,
+        entry: &ManifestEntry,
+        columns: &[i32],
+        partitions: &mut Partitions,
+    ) -> Result<DataEntry, FileProblem> {
+        let file = entry.data_file();
+        if file.content_type() != DataContentType::Data {
+            let problem = format!("data manifest {} lists it as a delete file", of.manifest_path);
+            return Err(FileProblem::corrupt(file.file_path(), problem));
+        }
+        Ok(DataEntry {
+            path: file.file_path().to_owned(),
+            sequence: sequence(of, entry)?,
+            partition: partitions.intern(of.partition_spec_id, file.partition()),
+            format: format(file.file_format()),
+            is_encrypted: file.key_metadata().is_some_and(|key| !key.is_empty()),
+            size_bytes: file.file_size_in_bytes(),
+            record_count: file.record_count(),
+            split_offsets: file.split_offsets().unwrap_or_default().into(),
+            bounds: bounds::of_file(file, columns),
+            constants: partition::constants(spec, file.partition(), &self.read_schema),
+        })
+    }
+
+    /// The live delete files of a manifest.
+    pub(super) fn deletes(&self, of: &ManifestFile, manifest: &Manifest) -> Result<Vec<DeleteEntry>, FileProblem> {
+        let mut partitions = Partitions::default();
+        let is_unpartitioned = self
+            .unpartitioned
+            .get(&of.partition_spec_id)
+            .copied()
+            .unwrap_or_else(|| manifest.metadata().partition_spec().is_unpartitioned());
+        live(manifest).map(|entry| self.delete_entry(of, is_unpartitioned, entry, &mut partitions)).collect()
+    }
+
+    fn delete_entry(
+        &self,
+        of: &ManifestFile,
+        is_unpartitioned: bool,
+        entry: &ManifestEntry,
+        partitions: &mut Partitions,
+    ) -> Result<DeleteEntry, FileProblem> {
+        let file = entry.data_file();
+        let corrupt = |problem: &str| FileProblem::corrupt(file.file_path(), problem);
+        let format = format(file.file_format());
+        let scope = match (file.content_type(), format) {
+            (DataContentType::Data, _) => return Err(corrupt("a delete manifest lists it as a data file")),
+            (DataContentType::EqualityDeletes, FileFormat::Puffin) => {
+                return Err(corrupt("an equality delete file cannot be in Puffin format"));
+            }
+            (DataContentType::EqualityDeletes, _) => {
+                let field_ids = file.equality_ids().unwrap_or_default();
+                if field_ids.is_empty() {
+                    return Err(corrupt("the manifest does not say by which columns it deletes"));
+                }
+                let bounds = bounds::of_file(file, &self.comparable(&field_ids));
+                Scope::Equality { field_ids, is_global: is_unpartitioned, bounds }
+            }
+            (DataContentType::PositionDeletes, FileFormat::Puffin) => {
+                let number = |value: Option<i64>| value.and_then(|value| u64::try_from(value).ok());
+                match (file.referenced_data_file(), number(file.content_offset()), number(file.content_size_in_bytes()))
+                {
+                    (Some(referenced), Some(offset), Some(length)) => Scope::Vector { referenced, offset, length },
+                    _ => {
+                        return Err(corrupt("the manifest lacks the data file, offset or length of a deletion vector"));
+                    }
+                }
+            }
+            (DataContentType::PositionDeletes, _) => {
+                let path = |bounds: &HashMap<i32, iceberg::spec::Datum>| match bounds.get(&DELETE_FILE_PATH_ID) {
+                    Some(datum) => match datum.literal() {
+                        iceberg::spec::PrimitiveLiteral::String(path) => Some(path.clone()),
+                        _ => None,
+                    },
+                    None => None,
+                };
+                let paths = PathRange::new(path(file.lower_bounds()), path(file.upper_bounds()));
+                Scope::Position { referenced: file.referenced_data_file(), paths }
+            }
+        };
+        Ok(DeleteEntry {
+            location: file.file_path().to_owned(),
+            sequence: sequence(of, entry)?,
+            partition: partitions.intern(of.partition_spec_id, file.partition()),
+            format,
+            is_encrypted: file.key_metadata().is_some_and(|key| !key.is_empty()),
+            size_bytes: file.file_size_in_bytes(),
+            record_count: file.record_count(),
+            scope,
+        })
+    }
+}
+
+/// Partitions of one manifest, each kept once: a manifest has few of them and many files.
+#[derive(Default)]
+struct Partitions(std::collections::HashSet<Arc<Partition>>);
+
+impl Partitions {
+    fn intern(&mut self, spec_id: i32, tuple: &iceberg::spec::Struct) -> Arc<Partition> {
+        let partition = Partition::new(spec_id, tuple);
+        if let Some(known) = self.0.get(&partition) {
+            return Arc::clone(known);
+        }
+        let partition = Arc::new(partition);
+        self.0.insert(Arc::clone(&partition));
+        partition
+    }
+}
+
+fn live(manifest: &Manifest) -> impl Iterator<Item = &ManifestEntry> {
+    manifest.entries().iter().map(AsRef::as_ref).filter(|entry| entry.is_alive())
+}
+
+/// The data sequence number. An added file takes that of its manifest unless it has its own; in manifests from before
+/// sequence numbers every file has 0.
+fn sequence(of: &ManifestFile, entry: &ManifestEntry) -> Result<i64, FileProblem> {
+    match entry.sequence_number() {
+        Some(sequence) => Ok(sequence),
+        None if entry.status() == ManifestStatus::Added || of.sequence_number == 0 => Ok(of.sequence_number),
+        None => {
+            let problem = format!("manifest {} does not say its sequence number", of.manifest_path);
+            Err(FileProblem::corrupt(entry.file_path(), problem))
+        }
+    }
+}
+
+fn format(format: DataFileFormat) -> FileFormat {
+    match format {
+        DataFileFormat::Parquet => FileFormat::Parquet,
+        DataFileFormat::Avro => FileFormat::Avro,
+        DataFileFormat::Orc => FileFormat::Orc,
+        DataFileFormat::Puffin => FileFormat::Puffin,
+    }
+}
