@@ -27,6 +27,12 @@ impl Counters {
         self.bytes_written.store(rows.bytes_written, Ordering::Relaxed);
     }
 
+    /// Puts in what the reader says of itself.
+    pub(crate) fn set_read(&self, rows: u64, bytes: u64) {
+        self.read.store(rows, Ordering::Relaxed);
+        self.bytes_read.store(bytes, Ordering::Relaxed);
+    }
+
     /// The counts as they stand.
     pub fn get(&self) -> RowCounts {
         RowCounts {

@@ -4,6 +4,7 @@
 //! what it could not remove. Two attempts never share a path, so a try needs to know nothing of others.
 
 mod counters;
+mod pipeline;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use iceferry_common::model::{Attempt, EpochContext, ScanTask, TaskOutput};
 use tokio_util::sync::CancellationToken;
 
 pub use counters::Counters;
+pub use pipeline::PipelineRunner;
 
 /// A try that did not succeed. It crosses the wire, so its causes are text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use iceferry_common::fault::{Class, Classified};
-use iceferry_common::model::{Attempt, EpochContext, RowCounts, ScanTask, TaskOutput};
+use iceferry_common::fault::Class;
+use iceferry_common::model::{Attempt, EpochContext, RowCounts, ScanTask, Side, TargetMode, TaskOutput};
 use iceferry_common::storage::Storage;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -12,17 +12,93 @@ use tokio_util::sync::CancellationToken;
 use super::{AttemptError, Counters, Runner};
 use crate::read::{ReadError, ReadOptions, TaskReader};
 use crate::stage::{StageOptions, Stager};
-use crate::tag;
+use crate::{Change, ChangeBatch, tag};
 
-/// Reads, tags and stages.
-#[derive(Debug, Clone)]
+/// Reads, tags and stages, each attempt within its share of the worker's memory.
+#[derive(Debug, Clone, Copy)]
 pub struct PipelineRunner {
-    /// Settings of the reader.
-    pub read: ReadOptions,
-    /// Settings of the stager.
-    pub stage: StageOptions,
-    /// Memory that the tag step of one attempt may use.
-    pub tag_memory_bytes_max: u64,
+    slot_memory_bytes: u64,
+}
+
+impl PipelineRunner {
+    /// A runner whose attempts, `slots` at once, use about `memory_bytes` together.
+    pub fn new(slots: u32, memory_bytes: u64) -> Self {
+        Self { slot_memory_bytes: memory_bytes / u64::from(slots.max(1)) }
+    }
+
+    /// An eighth of a slot is for bytes that are fetched ahead.
+    fn read_options(&self, cancel: &CancellationToken) -> ReadOptions {
+        ReadOptions {
+            fetch_bytes: self.slot_memory_bytes / 8,
+            equality_bytes: self.slot_memory_bytes / 2,
+            cancel: cancel.clone(),
+            ..ReadOptions::default()
+        }
+    }
+
+    /// The encoder has three eighths of a slot: as much again is under way to storage while a row group is closed.
+    fn stage_options(&self, context: &EpochContext, task: &ScanTask) -> StageOptions {
+        let has_deletes = task.differences.iter().any(|difference| difference.before != Side::Absent);
+        StageOptions {
+            row_group_memory_bytes: self.slot_memory_bytes * 3 / 8,
+            unique_keys: has_deletes && context.target.mode == TargetMode::MergeOnRead,
+            key_memory_bytes: usize::try_from(self.slot_memory_bytes / 4).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// One try, on a thread that may block. What it staged is removed unless it succeeds.
+    fn run_blocking(
+        self,
+        context: Arc<EpochContext>,
+        task: &ScanTask,
+        attempt: Attempt,
+        progress: &Counters,
+        cancel: &CancellationToken,
+        runtime: Handle,
+    ) -> Result<TaskOutput, AttemptError> {
+        let failed = |error: &ReadError| AttemptError::new(error, Vec::new());
+        let key = key_columns(&context)?;
+        let source = Storage::new(context.source.storage.clone());
+        let reader = TaskReader::open(&context, task, source, runtime.clone(), self.read_options(cancel));
+        let reader = Counted { reader: reader.map_err(|error| failed(&error))?, progress };
+        let memory_bytes_max = usize::try_from(self.slot_memory_bytes / 4).unwrap_or(usize::MAX);
+        let mut tagged = tag::tag(reader, task.carry_over, &key, memory_bytes_max);
+
+        let target = Storage::new(context.target.storage.clone());
+        let options = self.stage_options(&context, task);
+        let stager = Stager::new(Arc::clone(&context), task.id, attempt, target, runtime, options);
+        let mut stager = stager.map_err(|error| AttemptError::new(&error, Vec::new()))?;
+        let mut rows = RowCounts::default();
+        // Looked at for each batch, so that an attempt whose lease is lost does not go on staging.
+        while let Some(batch) = tagged.next() {
+            if cancel.is_cancelled() {
+                return Err(AttemptError::cancelled(stager.abort()));
+            }
+            let batch = match batch {
+                Ok(batch) => batch,
+                Err(_) if cancel.is_cancelled() => return Err(AttemptError::cancelled(stager.abort())),
+                Err(error) => return Err(AttemptError::new(&error, stager.abort())),
+            };
+            if let Err(error) = stager.write(&batch) {
+                return Err(AttemptError::new(&error, stager.abort()));
+            }
+            match batch.change {
+                Change::Insert => rows.inserted += batch.rows.num_rows() as u64,
+                Change::Delete => rows.deleted += batch.rows.num_rows() as u64,
+            }
+            rows.carried_over = tagged.carried_over();
+            progress.set(with_read(rows, progress));
+        }
+        if cancel.is_cancelled() {
+            return Err(AttemptError::cancelled(stager.abort()));
+        }
+        rows.carried_over = tagged.carried_over();
+        let files = stager.finish().map_err(|error| AttemptError::new(&error, Vec::new()))?;
+        rows.bytes_written = files.iter().map(|file| file.size_bytes).sum();
+        let rows = with_read(rows, progress);
+        progress.set(rows);
+        Ok(TaskOutput { task: task.id, attempt, files, rows })
+    }
 }
 
 #[async_trait]
@@ -35,19 +111,18 @@ impl Runner for PipelineRunner {
         progress: Arc<Counters>,
         cancel: CancellationToken,
     ) -> Result<TaskOutput, AttemptError> {
-        let (runner, span, handle) = (self.clone(), tracing::Span::current(), Handle::current());
+        let (runner, span, runtime) = (*self, tracing::Span::current(), Handle::current());
         let ran = tokio::task::spawn_blocking(move || {
             let _entered = span.entered();
-            runner.run_attempt(context, &task, attempt, &progress, &cancel, handle)
+            runner.run_blocking(context, &task, attempt, &progress, &cancel, runtime)
         });
-        match ran.await {
-            Ok(result) => result,
-            Err(error) => Err(AttemptError {
+        ran.await.unwrap_or_else(|error| {
+            Err(AttemptError {
                 class: Class::Bug,
                 message: format!("the attempt broke off: {error}"),
                 left_behind: Vec::new(),
-            }),
-        }
+            })
+        })
     }
 
     async fn discard(&self, context: Arc<EpochContext>, output: TaskOutput) -> Vec<String> {
@@ -63,64 +138,26 @@ impl Runner for PipelineRunner {
     }
 }
 
-/// Why the rows stopped.
-enum Stop {
-    Error { class: Class, message: String },
-    Cancelled,
+/// A reader that says how far it is, also while the tag step holds it.
+struct Counted<'a> {
+    reader: TaskReader,
+    progress: &'a Counters,
 }
 
-impl Stop {
-    fn at(error: &(impl Classified + 'static)) -> Self {
-        Self::Error { class: error.class(), message: iceferry_common::fault::chain(error) }
-    }
+impl Iterator for Counted<'_> {
+    type Item = Result<ChangeBatch, ReadError>;
 
-    fn with(self, left_behind: Vec<String>) -> AttemptError {
-        match self {
-            Self::Error { class, message } => AttemptError { class, message, left_behind },
-            Self::Cancelled => AttemptError::cancelled(left_behind),
-        }
+    fn next(&mut self) -> Option<Self::Item> {
+        let batch = self.reader.next();
+        self.progress.set_read(self.reader.rows_read(), self.reader.bytes_fetched());
+        batch
     }
 }
 
-impl PipelineRunner {
-    /// One try, on a thread that may block. What it staged is removed unless it succeeds.
-    fn run_attempt(
-        &self,
-        context: Arc<EpochContext>,
-        task: &ScanTask,
-        attempt: Attempt,
-        progress: &Counters,
-        cancel: &CancellationToken,
-        handle: Handle,
-    ) -> Result<TaskOutput, AttemptError> {
-        let source = Storage::new(context.source.storage.clone());
-        let target = Storage::new(context.target.storage.clone());
-        let reader = TaskReader::open(&context, task, source, handle.clone(), self.read.clone())
-            .map_err(|error| AttemptError::new(&error, Vec::new()))?;
-        let counters = reader.counters();
-        let key = key_columns(&context)?;
-        let mut tagged = tag::tag(reader, task.carry_over, key, self.tag_memory_bytes_max);
-        let mut stager = Stager::new(context.clone(), task.id, attempt, target, handle, self.stage.clone())
-            .map_err(|error| AttemptError::new(&error, Vec::new()))?;
-        let piped = (|| {
-            // Looked at for each batch, so that a lost lease does not go on staging.
-            while let Some(batch) = tagged.next() {
-                if cancel.is_cancelled() {
-                    return Err(Stop::Cancelled);
-                }
-                let batch = batch.map_err(|error| Stop::at(&error))?;
-                stager.write(&batch).map_err(|error| Stop::at(&error))?;
-                progress.set(rows_now(&counters, &tagged, &stager));
-            }
-            if cancel.is_cancelled() { Err(Stop::Cancelled) } else { Ok(()) }
-        })();
-        if let Err(stop) = piped {
-            return Err(stop.with(stager.abort()));
-        }
-        let rows = rows_now(&counters, &tagged, &stager);
-        let files = stager.finish().map_err(|error| AttemptError::new(&error, error.left_behind()))?;
-        Ok(TaskOutput { task: task.id, attempt, files, rows })
-    }
+/// The counts of an attempt with what its reader has said.
+fn with_read(rows: RowCounts, progress: &Counters) -> RowCounts {
+    let RowCounts { read, bytes_read, .. } = progress.get();
+    RowCounts { read, bytes_read, ..rows }
 }
 
 /// Places of the key columns in the read schema. Read and write schema have the same shape, column by column.
