@@ -4,6 +4,13 @@
 //! the REST specification and gives a [`CommitOutcome`]. Only the coordinator uses them.
 
 mod error;
+mod hadoop;
+mod metadata;
+mod properties;
+mod rest;
+mod sql;
+#[cfg(test)]
+mod testing;
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -15,6 +22,8 @@ use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
 use iceferry_common::storage::Storage;
 
 pub use error::CatalogError;
+
+use self::properties::{Properties, property};
 
 /// A table as its catalog had it at one moment.
 #[derive(Debug, Clone)]
@@ -94,5 +103,76 @@ pub trait Catalog: Debug + Send + Sync {
 /// # Errors
 /// When a property is missing, wrong or unknown to the type, or the catalog cannot be reached.
 pub async fn open(properties: &HashMap<String, String>) -> Result<Arc<dyn Catalog>, CatalogError> {
-    Err(CatalogError::Property { key: "type".into(), problem: format!("not yet: {:?}", properties.keys()) })
+    let properties = Properties(properties.clone());
+    match kind(&properties)? {
+        Kind::Hadoop => Ok(Arc::new(hadoop::HadoopCatalog::open(&properties)?)),
+        Kind::Sql => Ok(Arc::new(sql::SqlCatalog::open(&properties)?)),
+        Kind::Rest => Ok(Arc::new(rest::RestCatalog::open(&properties).await?)),
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Hadoop,
+    Sql,
+    Rest,
+}
+
+/// Types that other tools know and that have no door here yet.
+const NOT_YET: [&str; 9] =
+    ["hive", "glue", "s3tables", "nessie", "dynamodb", "bigquery", "biglake", "snowflake", "in-memory"];
+
+const KNOWN: &str = "hadoop, sql (or jdbc) and rest are known";
+
+/// The type of catalog: `type`, or the class that Java tools name as `catalog-impl`.
+fn kind(properties: &Properties) -> Result<Kind, CatalogError> {
+    if let Some(class) = properties.get("catalog-impl") {
+        return match class.rsplit('.').next() {
+            Some("HadoopCatalog") => Ok(Kind::Hadoop),
+            Some("JdbcCatalog") => Ok(Kind::Sql),
+            Some("RESTCatalog") => Ok(Kind::Rest),
+            _ => Err(property("catalog-impl", format!("{class:?} is not supported; {KNOWN} by \"type\""))),
+        };
+    }
+    let Some(given) = properties.get("type") else {
+        return Err(property("type", format!("it is missing; {KNOWN}")));
+    };
+    match given.to_lowercase().as_str() {
+        "hadoop" => Ok(Kind::Hadoop),
+        "sql" | "jdbc" => Ok(Kind::Sql),
+        "rest" => Ok(Kind::Rest),
+        later if NOT_YET.contains(&later) => Err(property("type", format!("{given:?} is not supported yet; {KNOWN}"))),
+        _ => Err(property("type", format!("{given:?} is not a type of catalog; {KNOWN}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_type_is_known_or_the_known_ones_are_listed() {
+        let open = |key: &str, value: &str| {
+            let pairs = [(key, value), ("warehouse", "/w"), ("uri", "sqlite:///none/c.db"), ("other", "kept")];
+            let pairs = pairs.map(|(key, value)| (key.to_owned(), value.to_owned()));
+            async { open(&HashMap::from(pairs)).await.map(|catalog| catalog.description()) }
+        };
+        assert_eq!(open("type", "hadoop").await.unwrap(), "hadoop catalog at /w");
+        assert_eq!(open("type", "SQL").await.unwrap(), "sql catalog in sqlite:/none/c.db");
+        assert_eq!(open("type", "jdbc").await.unwrap(), "sql catalog in sqlite:/none/c.db");
+        assert_eq!(
+            open("catalog-impl", "org.apache.iceberg.hadoop.HadoopCatalog").await.unwrap(),
+            "hadoop catalog at /w"
+        );
+        for (key, value, words) in [
+            ("type", "hive", "not supported yet"),
+            ("type", "glue", "not supported yet"),
+            ("type", "hadop", "hadoop, sql (or jdbc) and rest are known"),
+            ("catalog-impl", "org.x.Y", "is not supported"),
+            ("tipe", "hadoop", "it is missing"),
+        ] {
+            let error = open(key, value).await.unwrap_err().to_string();
+            assert!(error.contains(words) && error.contains("rest"), "{error}");
+        }
+    }
 }

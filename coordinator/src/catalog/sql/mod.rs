@@ -1,0 +1,348 @@
+//! The SQL catalog: a row for each table in `iceberg_tables` names its metadata file, and a commit replaces that name
+//! if it is still the one that the change was made from. The tables are those of Java's JdbcCatalog and pyiceberg.
+
+mod address;
+mod database;
+mod tables;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
+use iceferry_common::fault::chain;
+use iceferry_common::storage::{Created, Storage};
+
+use self::address::Address;
+use self::database::Database;
+use self::tables::Layout;
+use super::metadata::{self, Changed, Encoded, NotChanged};
+use super::properties::{Properties, path_parts, property};
+use super::{Catalog, CatalogError, CommitOutcome, LoadedTable, TableCreation};
+
+/// The name of the catalog when neither the properties nor the database say one.
+const DEFAULT_NAME: &str = "default";
+
+/// Tables in a database.
+#[derive(Debug)]
+pub(super) struct SqlCatalog {
+    address: Address,
+    database: Database,
+    /// The `catalog_name` column's value, when the properties say it.
+    name: Option<String>,
+    warehouse: Option<String>,
+    storage: Storage,
+}
+
+/// A table's place in the database.
+#[derive(Debug)]
+struct Place {
+    layout: Layout,
+    /// The `catalog_name` column's value.
+    catalog: String,
+    namespace: String,
+    table: String,
+}
+
+impl Place {
+    fn key(&self) -> [&str; 3] {
+        [&self.catalog, &self.namespace, &self.table]
+    }
+}
+
+impl SqlCatalog {
+    /// The catalog that the properties describe. Nothing is contacted.
+    pub(super) fn open(properties: &Properties) -> Result<Self, CatalogError> {
+        let address = address::parse(properties)?;
+        let warehouse = properties.get("warehouse").map(|_| properties.warehouse("sql")).transpose()?;
+        Ok(Self {
+            database: Database::open(&address),
+            address,
+            name: properties.get("catalog_name").map(str::to_owned),
+            warehouse,
+            storage: properties.storage(),
+        })
+    }
+
+    /// The layout of the catalog's tables; `None` when there is no database or there are no such tables in it.
+    async fn layout(&self, act: &str) -> Result<Option<Layout>, CatalogError> {
+        if !self.database.is_there().await {
+            return Ok(None);
+        }
+        let columns = self.columns(act, "iceberg_tables").await?;
+        if columns.is_empty() || self.columns(act, "iceberg_namespace_properties").await?.is_empty() {
+            return Ok(None);
+        }
+        Layout::of(&columns).map(Some).ok_or_else(|| CatalogError::Refused {
+            act: act.to_owned(),
+            problem: format!("iceberg_tables in {} is not an Iceberg catalog's table", self.address),
+        })
+    }
+
+    async fn columns(&self, act: &str, table: &str) -> Result<Vec<String>, CatalogError> {
+        let sql = match self.database {
+            Database::Sqlite { .. } => tables::COLUMNS_SQLITE,
+            Database::Postgres { .. } => tables::COLUMNS_POSTGRES,
+        };
+        let rows = self.database.rows(act, sql, &[table]).await?;
+        Ok(rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
+    }
+
+    async fn existing_layout(&self, act: &str) -> Result<Layout, CatalogError> {
+        let missing = if self.database.is_there().await {
+            format!("a table iceberg_tables in {}", self.address)
+        } else {
+            format!("the database {}", self.address)
+        };
+        self.layout(act).await?.ok_or(CatalogError::NotFound { act: act.to_owned(), missing })
+    }
+
+    /// The layout, after the database and its tables were made where they were missing.
+    async fn made_layout(&self, act: &str) -> Result<Layout, CatalogError> {
+        if let Some(layout) = self.layout(act).await? {
+            return Ok(layout);
+        }
+        self.database.make(act).await?;
+        for sql in tables::CREATE {
+            match self.database.change(act, sql, &[]).await {
+                Ok(_) | Err(database::NotChanged::Duplicate | database::NotChanged::Conflicted) => {}
+                Err(database::NotChanged::Before(error) | database::NotChanged::AtCommit(error)) => return Err(error),
+            }
+        }
+        self.existing_layout(act).await
+    }
+
+    /// The value of the `catalog_name` column: what the properties say, else the only one that there is.
+    async fn catalog_name(&self, act: &str) -> Result<String, CatalogError> {
+        if let Some(name) = &self.name {
+            return Ok(name.clone());
+        }
+        let rows = self.database.rows(act, tables::CATALOG_NAMES, &[]).await?;
+        let mut names: Vec<String> = rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect();
+        match names.len() {
+            0 => Ok(DEFAULT_NAME.to_owned()),
+            1 => Ok(names.remove(0)),
+            _ => Err(property(
+                "catalog_name",
+                format!("{} holds several catalogs; name one of {}", self.address, names.join(", ")),
+            )),
+        }
+    }
+
+    async fn place(&self, act: &str, layout: Layout, table: &TableIdent) -> Result<Place, CatalogError> {
+        Ok(Place {
+            layout,
+            catalog: self.catalog_name(act).await?,
+            namespace: table.namespace().join("."),
+            table: table.name().to_owned(),
+        })
+    }
+
+    /// The metadata location in a table's row; `None` when there is no row.
+    async fn location(&self, act: &str, place: &Place) -> Result<Option<String>, CatalogError> {
+        let rows = self.database.rows(act, &place.layout.select(), &place.key()).await?;
+        let Some(row) = rows.into_iter().next() else {
+            return Ok(None);
+        };
+        let mut columns = row.into_iter();
+        let (location, kind) = (columns.next().flatten(), columns.next().flatten());
+        if kind.is_some_and(|kind| kind != "TABLE") {
+            return Err(CatalogError::Refused { act: act.to_owned(), problem: "it is a view, not a table".into() });
+        }
+        location.map(Some).ok_or_else(|| CatalogError::Corrupt {
+            act: act.to_owned(),
+            problem: "its row in iceberg_tables has no metadata_location".into(),
+        })
+    }
+
+    async fn loaded(&self, table: &TableIdent, location: String) -> Result<LoadedTable, CatalogError> {
+        let act = || format!("load table {table}");
+        let bytes =
+            self.storage.read(&location).await.map_err(|source| CatalogError::Storage { act: act(), source })?;
+        Ok(LoadedTable {
+            ident: table.clone(),
+            metadata: Arc::new(metadata::parse(&bytes, &location)?),
+            metadata_location: location,
+            storage: self.storage.clone(),
+        })
+    }
+
+    /// Where a new table's files go: under the namespace's own location, else in the warehouse.
+    async fn new_location(&self, act: &str, place: &Place, table: &TableIdent) -> Result<String, CatalogError> {
+        let parts = path_parts(table)?;
+        let key = [place.catalog.as_str(), place.namespace.as_str()];
+        let rows = self.database.rows(act, tables::NAMESPACE_PROPERTIES, &key).await?;
+        let own = rows.into_iter().find(|row| row.first().and_then(Option::as_deref) == Some("location"));
+        if let Some(Some(location)) = own.and_then(|row| row.into_iter().nth(1)) {
+            return Ok(format!("{}/{}", location.trim_end_matches('/'), table.name()));
+        }
+        let Some(warehouse) = &self.warehouse else {
+            return Err(property("warehouse", format!("it must say where to make table {table}")));
+        };
+        Ok(format!("{warehouse}/{}", parts.join("/")))
+    }
+
+    /// Writes a metadata file under a name that nobody else has.
+    async fn write(&self, act: &str, location: &str, encoded: &Encoded) -> Result<(), CatalogError> {
+        match self.storage.create(location, encoded.bytes.clone()).await {
+            Ok(Created::New) => Ok(()),
+            Ok(Created::AlreadyThere) => {
+                let problem = format!("{location} is there already, although its name is new");
+                Err(CatalogError::Refused { act: act.to_owned(), problem })
+            }
+            Err(source) => Err(CatalogError::Storage { act: act.to_owned(), source }),
+        }
+    }
+
+    /// Removes a metadata file of our own that certainly no row names.
+    async fn discard(&self, location: &str) {
+        if let Err(error) = self.storage.delete(location).await {
+            tracing::warn!(location, error = chain(&error), "a metadata file that lost its commit was left behind");
+        }
+    }
+
+    async fn try_commit(
+        &self,
+        base: &LoadedTable,
+        requirements: &[TableRequirement],
+        updates: Vec<TableUpdate>,
+    ) -> Result<CommitOutcome, CatalogError> {
+        let act = format!("commit to table {}", base.ident);
+        let layout = self.existing_layout(&act).await?;
+        let place = self.place(&act, layout, &base.ident).await?;
+        let Changed { metadata, expired } = match metadata::change(base, requirements, updates, &act) {
+            Ok(changed) => changed,
+            Err(NotChanged::Conflicted) => return Ok(CommitOutcome::Conflicted),
+            Err(NotChanged::Refused(error)) => return Err(error),
+        };
+        let encoded = metadata::encode(&metadata, &act)?;
+        // The swap below decides. This look only saves the file of a commit that has lost already.
+        if self.location(&act, &place).await?.as_ref() != Some(&base.metadata_location) {
+            return Ok(CommitOutcome::Conflicted);
+        }
+        let location = metadata::next_location(&metadata, Some(&base.metadata_location), encoded.gzip);
+        self.write(&act, &location, &encoded).await?;
+        let [catalog, namespace, table] = place.key();
+        let values = [catalog, namespace, table, &location, &base.metadata_location];
+        match self.database.change(&act, &layout.swap(), &values).await {
+            Ok(0) | Err(database::NotChanged::Conflicted) => {
+                self.discard(&location).await;
+                return Ok(CommitOutcome::Conflicted);
+            }
+            Ok(_) => {}
+            Err(database::NotChanged::AtCommit(error)) => {
+                // A COMMIT that failed may have been carried out. One look settles it when the row is ours; when it is
+                // not, the server may still be at it.
+                if !matches!(self.location(&act, &place).await, Ok(Some(there)) if there == location) {
+                    return Ok(CommitOutcome::Unknown(error));
+                }
+            }
+            Err(database::NotChanged::Before(error)) => {
+                self.discard(&location).await;
+                return Err(error);
+            }
+            Err(database::NotChanged::Duplicate) => {
+                self.discard(&location).await;
+                let problem = "the database refused the row as a duplicate".into();
+                return Err(CatalogError::Refused { act, problem });
+            }
+        }
+        metadata::delete_expired(&self.storage, &encoded.metadata, &expired).await;
+        Ok(CommitOutcome::Committed(LoadedTable {
+            ident: base.ident.clone(),
+            metadata: encoded.metadata,
+            metadata_location: location,
+            storage: self.storage.clone(),
+        }))
+    }
+}
+
+#[async_trait]
+impl Catalog for SqlCatalog {
+    fn description(&self) -> String {
+        match &self.name {
+            Some(name) => format!("sql catalog {name} in {}", self.address),
+            None => format!("sql catalog in {}", self.address),
+        }
+    }
+
+    async fn load_table(&self, table: &TableIdent) -> Result<LoadedTable, CatalogError> {
+        let act = format!("load table {table}");
+        let layout = self.existing_layout(&act).await?;
+        let place = self.place(&act, layout, table).await?;
+        match self.location(&act, &place).await? {
+            Some(location) => self.loaded(table, location).await,
+            None => {
+                let catalog = format!("sql catalog {} in {}", place.catalog, self.address);
+                Err(CatalogError::TableNotFound { table: table.to_string(), catalog })
+            }
+        }
+    }
+
+    /// A namespace is there when it has properties or tables. Its parents need nothing of their own.
+    async fn ensure_namespace(&self, namespace: &NamespaceIdent) -> Result<(), CatalogError> {
+        let act = format!("make namespace {namespace}");
+        self.made_layout(&act).await?;
+        let catalog = self.catalog_name(&act).await?;
+        let joined = namespace.join(".");
+        let key = [catalog.as_str(), joined.as_str()];
+        for sql in [tables::NAMESPACE_PROPERTIES, tables::NAMESPACE_TABLES] {
+            if !self.database.rows(&act, sql, &key).await?.is_empty() {
+                return Ok(());
+            }
+        }
+        match self.database.change(&act, tables::NAMESPACE_INSERT, &key).await {
+            Ok(_) | Err(database::NotChanged::Duplicate | database::NotChanged::Conflicted) => Ok(()),
+            Err(database::NotChanged::Before(error) | database::NotChanged::AtCommit(error)) => Err(error),
+        }
+    }
+
+    async fn ensure_table(&self, table: &TableIdent, creation: TableCreation) -> Result<LoadedTable, CatalogError> {
+        let act = format!("create table {table}");
+        let layout = self.made_layout(&act).await?;
+        let place = self.place(&act, layout, table).await?;
+        if let Some(location) = self.location(&act, &place).await? {
+            return self.loaded(table, location).await;
+        }
+        let metadata = metadata::create(table, &self.new_location(&act, &place, table).await?, creation)?;
+        let encoded = metadata::encode(&metadata, &act)?;
+        let location = metadata::next_location(&metadata, None, encoded.gzip);
+        self.write(&act, &location, &encoded).await?;
+        let [catalog, namespace, name] = place.key();
+        match self.database.change(&act, layout.insert(), &[catalog, namespace, name, &location]).await {
+            Ok(_) => {}
+            Err(database::NotChanged::Duplicate | database::NotChanged::Conflicted) => {
+                self.discard(&location).await;
+                return self.load_table(table).await;
+            }
+            Err(database::NotChanged::Before(error)) => {
+                self.discard(&location).await;
+                return Err(error);
+            }
+            // Whatever table is there now is the one to use, ours or not.
+            Err(database::NotChanged::AtCommit(error)) => {
+                return match self.location(&act, &place).await {
+                    Ok(Some(there)) => self.loaded(table, there).await,
+                    _ => Err(error),
+                };
+            }
+        }
+        Ok(LoadedTable {
+            ident: table.clone(),
+            metadata: encoded.metadata,
+            metadata_location: location,
+            storage: self.storage.clone(),
+        })
+    }
+
+    async fn commit(
+        &self,
+        base: &LoadedTable,
+        requirements: Vec<TableRequirement>,
+        updates: Vec<TableUpdate>,
+    ) -> CommitOutcome {
+        self.try_commit(base, &requirements, updates).await.unwrap_or_else(CommitOutcome::Refused)
+    }
+}
+
+#[cfg(test)]
+mod tests;
