@@ -1,1 +1,40 @@
 //! Step 6, commit: all staged files of an epoch -> one target snapshot, at most once.
+//!
+//! [`commit_epoch`] takes the accepted outputs of an epoch and gives the target with one snapshot more. The checkpoint
+//! moves in the same commit. What decides is pure: [`checkpoint`] says which source snapshot a target holds, [`fence`]
+//! who may commit, `look` what a target's history says about a commit whose answer was a conflict or was lost, and
+//! `summary` what a snapshot says about itself. What acts: `row_delta` writes manifests, `attempt` writes a manifest
+//! list and composes the request for one base, `drive` sends it until it is in the table or certainly is not.
+//!
+//! Around a run: [`start_run`] leaves a marker before anything is staged and [`end_run`] takes it away. A later run
+//! that finds a marker ([`unfinished_runs`]) takes over ([`take_over`]), so that nothing of the older run can land any
+//! more, and then removes what that run staged and nobody references ([`clean_up`]).
+
+mod attempt;
+pub mod checkpoint;
+mod clean_up;
+mod drive;
+mod epoch;
+mod error;
+pub mod fence;
+mod look;
+mod row_delta;
+mod runs;
+mod settings;
+mod summary;
+mod take_over;
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use checkpoint::{Checkpoint, find_checkpoint, other_jobs};
+pub use clean_up::{Removed, clean_up};
+pub use drive::CommitPolicy;
+pub use epoch::{Committed, EpochCommit, commit_epoch};
+pub use error::CommitError;
+pub use fence::{FenceHolder, current_fence};
+pub use runs::{RunMarker, end_run, start_run, unfinished_runs};
+pub use settings::{data_location, metadata_location, parquet_settings, target_file_bytes};
+pub use take_over::take_over;

@@ -1,0 +1,139 @@
+//! Cleaning up after a run that was killed: what it wrote and nobody references goes, and nothing else.
+
+use std::collections::{BTreeMap, HashSet};
+
+use iceberg::spec::Manifest;
+use iceferry_common::model::{JobName, RunId, staging_folder};
+use iceferry_common::storage::Storage;
+
+use super::attempt::read_manifest_list;
+use super::runs::RunMarker;
+use super::{CommitError, current_fence, end_run};
+use crate::catalog::LoadedTable;
+
+/// What was removed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// Files, metadata files among them.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Removes what a dead run left: staged files, manifests and manifest lists that no snapshot of the table references, and
+/// at last its marker. Only files in that run's own folders are ever looked at. `table` is the table as [`super::take_over`]
+/// gave it to the run `by`.
+///
+/// # Errors
+/// [`CommitError::NotTakenOver`] unless `by` holds the job's fence in `table`: until then the dead run might still commit
+/// what is to be removed. Others when a file cannot be read, listed or removed; what is left is found by the next run.
+pub async fn clean_up(
+    table: &LoadedTable,
+    job: &JobName,
+    dead: &RunMarker,
+    by: &RunId,
+) -> Result<Removed, CommitError> {
+    let holds = current_fence(&table.metadata, job)?.is_some_and(|holder| holder.run == *by);
+    if !holds || dead.run == *by {
+        let (job, run, dead) = (job.clone(), by.clone(), dead.run.clone());
+        return Err(CommitError::NotTakenOver { job, table: table.ident.to_string(), run, dead });
+    }
+    let staged = Folder::list(&table.storage, staging_folder(&dead.data_location, job, &dead.run)).await?;
+    let metadata = match is_run_folder(&dead.metadata_folder, job, &dead.run) {
+        true => Folder::list(&table.storage, dead.metadata_folder.clone()).await?,
+        // A marker that somebody edited: what it names is not the run's own.
+        false => Folder::default(),
+    };
+    let mut unreferenced = Unreferenced { staged, metadata, of: format!("/iceferry/{job}/{}/", dead.run) };
+    unreferenced.subtract(table).await?;
+    let mut removed = Removed::default();
+    // Manifests last: while a staged file is there, the metadata files that may name it are too.
+    for folder in [unreferenced.staged, unreferenced.metadata] {
+        for (name, bytes) in folder.files {
+            let location = format!("{}/{name}", folder.location);
+            let deleted = table.storage.delete(&location).await;
+            deleted.map_err(|source| CommitError::storage(format!("clean up after run {}", dead.run), source))?;
+            removed.files += 1;
+            removed.bytes += bytes;
+        }
+    }
+    end_run(table, job, &dead.run).await?;
+    tracing::info!(
+        job = job.as_str(),
+        table = %table.ident,
+        run = dead.run.0,
+        files = removed.files,
+        bytes = removed.bytes,
+        "cleaned up after an unfinished run"
+    );
+    Ok(removed)
+}
+
+fn is_run_folder(folder: &str, job: &JobName, run: &RunId) -> bool {
+    folder.ends_with(&format!("/iceferry/{job}/{run}"))
+}
+
+/// Files in one folder, by their name below it, with their sizes.
+#[derive(Debug, Default)]
+struct Folder {
+    location: String,
+    files: BTreeMap<String, u64>,
+}
+
+impl Folder {
+    async fn list(storage: &Storage, location: String) -> Result<Self, CommitError> {
+        let listed = storage.list(&location).await;
+        let listed = listed.map_err(|source| CommitError::storage("look for files of an unfinished run", source))?;
+        let name = |found: &str| found.strip_prefix(&location).map(|rest| rest.trim_start_matches('/').to_owned());
+        let files = listed.into_iter().filter_map(|found| Some((name(&found.location)?, found.size_bytes))).collect();
+        Ok(Self { location, files })
+    }
+}
+
+/// The run's files, fewer and fewer as references to them are found.
+#[derive(Debug)]
+struct Unreferenced {
+    staged: Folder,
+    metadata: Folder,
+    /// The part of a path that is the run's own. The run's id is unlike any other, so a reference is told by it and by
+    /// what follows, in whatever form others wrote the beginning (`file:/a`, `/a`).
+    of: String,
+}
+
+impl Unreferenced {
+    /// Takes out what any snapshot of the table references. Each manifest is read once, one at a time, and none when
+    /// nothing is left that it could save.
+    async fn subtract(&mut self, table: &LoadedTable) -> Result<(), CommitError> {
+        if self.staged.files.is_empty() && self.metadata.files.is_empty() {
+            return Ok(());
+        }
+        let mut seen = HashSet::new();
+        for snapshot in table.metadata.snapshots() {
+            reference(&mut self.metadata, &self.of, snapshot.manifest_list());
+            for manifest in read_manifest_list(&table.storage, &table.metadata, snapshot).await? {
+                if !seen.insert(manifest.manifest_path.clone()) {
+                    continue;
+                }
+                reference(&mut self.metadata, &self.of, &manifest.manifest_path);
+                if self.staged.files.is_empty() {
+                    continue;
+                }
+                let act = || format!("read manifest {}", manifest.manifest_path);
+                let bytes = table.storage.read(&manifest.manifest_path).await;
+                let bytes = bytes.map_err(|source| CommitError::storage(act(), source))?;
+                let parsed = Manifest::parse_avro(&bytes).map_err(|error| CommitError::iceberg(act(), error))?;
+                for entry in parsed.entries() {
+                    // Deleted entries too: an older snapshot may still show the file, and expiry removes it.
+                    reference(&mut self.staged, &self.of, entry.file_path());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn reference(folder: &mut Folder, of: &str, path: &str) {
+    if let Some((_, name)) = path.rsplit_once(of) {
+        folder.files.remove(name);
+    }
+}

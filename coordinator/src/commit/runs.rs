@@ -1,0 +1,113 @@
+//! Markers of runs: one small file for each run that began and did not end cleanly.
+//!
+//! A run leaves its marker first, then looks for those of others, and only then stages anything: of two runs that start
+//! together at least one sees the other.
+
+use bytes::Bytes;
+use iceberg::spec::TableMetadata;
+use iceferry_common::clock;
+use iceferry_common::fault::{Class, Classified};
+use iceferry_common::model::{JobName, RunId};
+use iceferry_common::storage::Created;
+use serde::{Deserialize, Serialize};
+
+use super::{CommitError, data_location, metadata_location};
+use crate::catalog::LoadedTable;
+
+/// What a run leaves behind while it is under way: where its files are, whatever the table's properties say later.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RunMarker {
+    /// The run.
+    pub run: RunId,
+    /// When it began, in milliseconds since 1970.
+    pub started_ms: i64,
+    /// Folder of data and delete files that it stages into.
+    pub data_location: String,
+    /// Folder that its manifests and manifest lists are in: its own.
+    pub metadata_folder: String,
+}
+
+/// The folder of the manifests and manifest lists that one run of a job writes: it tells them from all others, so that a
+/// later run finds those that nobody references.
+pub(super) fn run_metadata_folder(metadata: &TableMetadata, job: &JobName, run: &RunId) -> String {
+    format!("{}/iceferry/{job}/{run}", metadata_location(metadata))
+}
+
+/// Markers do not follow `write.metadata.path`, which may change between two runs.
+fn markers_folder(metadata: &TableMetadata, job: &JobName) -> String {
+    format!("{}/metadata/iceferry/{job}/runs", metadata.location().trim_end_matches('/'))
+}
+
+fn marker_location(metadata: &TableMetadata, job: &JobName, run: &RunId) -> String {
+    format!("{}/{run}.json", markers_folder(metadata, job))
+}
+
+/// Marks that a run is under way; before anything is staged.
+///
+/// # Errors
+/// When the marker cannot be written, or is there already.
+pub async fn start_run(table: &LoadedTable, job: &JobName, run: &RunId) -> Result<RunMarker, CommitError> {
+    let marker = RunMarker {
+        run: run.clone(),
+        started_ms: clock::unix_ms(),
+        data_location: data_location(&table.metadata),
+        metadata_folder: run_metadata_folder(&table.metadata, job, run),
+    };
+    let location = marker_location(&table.metadata, job, run);
+    let json = serde_json::to_vec(&marker).expect("texts and a number always serialise");
+    let created = table.storage.create(&location, Bytes::from(json)).await;
+    match created.map_err(|source| CommitError::storage("mark the start of the run", source))? {
+        Created::New => Ok(marker),
+        Created::AlreadyThere => Err(CommitError::MarkDamaged {
+            place: location,
+            location: table.metadata.location().to_owned(),
+            problem: "a run with this very id is under way".to_owned(),
+        }),
+    }
+}
+
+/// Takes a run's marker away: when everything it staged is committed or removed, and nothing is unknown.
+///
+/// # Errors
+/// When the marker cannot be removed.
+pub async fn end_run(table: &LoadedTable, job: &JobName, run: &RunId) -> Result<(), CommitError> {
+    let deleted = table.storage.delete(&marker_location(&table.metadata, job, run)).await;
+    deleted.map_err(|source| CommitError::storage("mark the end of the run", source))
+}
+
+/// The runs of the job, other than `ours`, that began and did not end: killed, or still at work somewhere. Oldest first.
+///
+/// # Errors
+/// When the markers cannot be listed or read.
+pub async fn unfinished_runs(table: &LoadedTable, job: &JobName, ours: &RunId) -> Result<Vec<RunMarker>, CommitError> {
+    let folder = markers_folder(&table.metadata, job);
+    let listed = table.storage.list(&folder).await;
+    let listed = listed.map_err(|source| CommitError::storage("look for unfinished runs", source))?;
+    let mut markers = Vec::new();
+    for found in listed {
+        if !found.location.ends_with(".json") {
+            continue;
+        }
+        let bytes = match table.storage.read(&found.location).await {
+            Ok(bytes) => bytes,
+            // It ended in this very moment.
+            Err(error) if error.class() == Class::NotFound => continue,
+            Err(source) => return Err(CommitError::storage("look for unfinished runs", source)),
+        };
+        let damaged = |problem: String| CommitError::MarkDamaged {
+            place: found.location.clone(),
+            location: table.metadata.location().to_owned(),
+            problem,
+        };
+        let marker: RunMarker = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+        if marker_location(&table.metadata, job, &marker.run) != found.location {
+            return Err(damaged(format!("it is the marker of run {}", marker.run)));
+        }
+        if marker.run != *ours {
+            markers.push(marker);
+        }
+    }
+    markers.sort_by(|one, other| one.run.cmp(&other.run));
+    Ok(markers)
+}

@@ -1,0 +1,97 @@
+//! Taking over: an empty snapshot with a higher fence. Main moves, so whatever the older run still has under way was made
+//! for a base that is gone; and when the older run looks again it finds the fence and stops.
+
+use std::collections::HashMap;
+
+use iceberg::spec::TableMetadata;
+use iceferry_common::model::{Fence, JobName, RunId, SnapshotId};
+use uuid::Uuid;
+
+use super::attempt::{Head, NewSnapshot, Proposal, Stamp, new_snapshot_id, require_supported};
+use super::checkpoint::{SUMMARY_FENCE, SUMMARY_JOB, SUMMARY_RUN};
+use super::drive::{CommitPolicy, drive};
+use super::fence::fence_property;
+use super::look::{Look, look_for_take_over};
+use super::runs::run_metadata_folder;
+use super::summary::Added;
+use super::{CommitError, FenceHolder, current_fence};
+use crate::catalog::{Catalog, LoadedTable};
+
+/// Takes a job over for `run`: after this no commit of an older run can land. Gives the table, and the fence that this
+/// run's commits carry from now on. The checkpoint stays what it was.
+///
+/// # Errors
+/// As [`super::commit_epoch`].
+pub async fn take_over(
+    catalog: &dyn Catalog,
+    table: LoadedTable,
+    job: &JobName,
+    run: &RunId,
+    policy: &CommitPolicy,
+) -> Result<(LoadedTable, Fence), CommitError> {
+    require_supported(&table)?;
+    let snapshot = NewSnapshot {
+        id: new_snapshot_id(&table.metadata),
+        added: Added::default(),
+        manifests: Vec::new(),
+        folder: run_metadata_folder(&table.metadata, job, run),
+    };
+    let proposal = TakeOver { job, run, uuid: table.metadata.uuid(), snapshot };
+    let landed = drive(catalog, table, &proposal, policy).await?;
+    let fence = proposal.fence_taken(&landed.table)?;
+    tracing::info!(
+        job = job.as_str(),
+        table = %landed.table.ident,
+        fence = fence.0,
+        target_snapshot_id = proposal.snapshot.id,
+        "job taken over"
+    );
+    Ok((landed.table, fence))
+}
+
+struct TakeOver<'a> {
+    job: &'a JobName,
+    run: &'a RunId,
+    uuid: Uuid,
+    snapshot: NewSnapshot,
+}
+
+impl TakeOver<'_> {
+    /// The fence that our snapshot carries: another run may have taken over right behind us, its fence is not ours.
+    fn fence_taken(&self, table: &LoadedTable) -> Result<Fence, CommitError> {
+        let snapshot = table.metadata.snapshot_by_id(self.snapshot.id);
+        let text = snapshot.and_then(|snapshot| snapshot.summary().additional_properties.get(SUMMARY_FENCE));
+        text.and_then(|text| text.parse().ok()).map(Fence).ok_or_else(|| CommitError::MarkDamaged {
+            place: format!("the fence of snapshot {}", self.snapshot.id),
+            location: table.metadata.location().to_owned(),
+            problem: format!("{SUMMARY_FENCE} is {text:?}, not a number"),
+        })
+    }
+}
+
+impl Proposal for TakeOver<'_> {
+    fn what(&self) -> String {
+        format!("the take-over of job {}", self.job)
+    }
+
+    fn look(&self, table: &LoadedTable) -> Result<Look, CommitError> {
+        let id = SnapshotId(self.snapshot.id);
+        look_for_take_over(&table.metadata, &table.ident.to_string(), self.job, id, self.uuid)
+    }
+
+    fn snapshot(&self) -> Option<&NewSnapshot> {
+        Some(&self.snapshot)
+    }
+
+    fn stamp(&self, base: &TableMetadata, _head: Option<Head>) -> Result<Stamp, CommitError> {
+        let highest = current_fence(base, self.job)?.map_or(0, |holder| holder.fence.0);
+        let holder = FenceHolder { fence: Fence(highest.saturating_add(1)), run: self.run.clone() };
+        let summary = HashMap::from([
+            (SUMMARY_JOB.to_owned(), self.job.to_string()),
+            (SUMMARY_RUN.to_owned(), self.run.to_string()),
+            (SUMMARY_FENCE.to_owned(), holder.fence.to_string()),
+        ]);
+        let json = serde_json::to_string(&holder).expect("a number and a text always serialise");
+        Ok(Stamp { summary, properties: HashMap::from([(fence_property(self.job), json)]) })
+    }
+}
