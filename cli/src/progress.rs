@@ -113,9 +113,9 @@ async fn draw(bar: ProgressBar, counters: watch::Receiver<Counters>, plans: watc
         ticks.tick().await;
         let now = counters.borrow().clone();
         let planned = plans.borrow().clone();
-        let known = now.done + now.leased + now.waiting;
+        let known = now.tasks_done + now.tasks_leased + now.tasks_waiting;
         bar.set_length(known.max(planned.tasks));
-        bar.set_position(now.done);
+        bar.set_position(now.tasks_done);
         let more = if planned.complete { "" } else { "+" };
         bar.set_message(format!(
             "{} files{more}, {} rows, {} read, {} written",

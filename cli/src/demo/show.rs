@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use arrow::array::Array;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use iceferry_common::fault::Class;
 use iceferry_common::model::{

@@ -24,6 +24,8 @@ use crate::failure::Failure;
 
 /// The writer's name in the source's snapshots.
 const WRITER: &str = "demo-shop";
+/// Far more than the demo's rows take.
+const MEMORY_BYTES: usize = 16 * 1024 * 1024;
 
 /// The source table and its catalog.
 pub(super) struct Source {
@@ -130,7 +132,11 @@ async fn stage(context: EpochContext, change: Commit, table: &LoadedTable) -> Re
     let staging = tokio::task::spawn_blocking(move || {
         let context = Arc::new(context);
         let batches = batches(&context, &change)?;
-        let options = StageOptions::default();
+        let options = StageOptions {
+            row_group_memory_bytes: MEMORY_BYTES as u64,
+            unique_keys: true,
+            key_memory_bytes: MEMORY_BYTES,
+        };
         let mut stager = Stager::new(context, TaskId(0), Attempt(0), storage, runtime, options)?;
         for batch in &batches {
             stager.write(batch)?;

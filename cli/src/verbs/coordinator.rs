@@ -2,12 +2,11 @@
 
 use iceferry_common::fault::Class;
 use iceferry_common::shutdown;
-use iceferry_coordinator::distribute::Dispatcher;
+use iceferry_coordinator::distribute::{self, Dispatcher};
 use iceferry_coordinator::job::{self, RunOptions};
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Server;
 
 use super::job_file;
 use super::run::distribute_config;
@@ -28,7 +27,7 @@ pub(crate) async fn coordinator(args: &CoordinatorArgs, output: Output) -> Resul
     let end = CancellationToken::new();
     let dispatcher = Dispatcher::start(distribute_config(args.patience), end.clone());
     let shutdown = end.clone();
-    let server = Server::builder().add_service(dispatcher.service());
+    let server = distribute::server().add_service(dispatcher.service());
     let serving = tokio::spawn(server.serve_with_incoming_shutdown(TcpListenerStream::new(listener), async move {
         shutdown.cancelled().await;
     }));

@@ -47,12 +47,7 @@ pub(crate) async fn run_job(
     let end = CancellationToken::new();
     let dispatcher = Dispatcher::start(config, end.clone());
     let (channel, server) = local::serve(dispatcher.service(), end.clone());
-    let worker = WorkerConfig {
-        id: WorkerId("embedded".to_owned()),
-        slots: capacity.slots(),
-        memory_bytes: capacity.memory_bytes(),
-        ..WorkerConfig::default()
-    };
+    let worker = WorkerConfig::new(WorkerId("embedded".to_owned()), capacity.slots(), capacity.memory_bytes());
     let runner = Arc::new(PipelineRunner::new(capacity.slots(), capacity.memory_bytes()));
     // The worker is told to end by the coordinator alone; a signal stops the job, which then drains.
     let mut working = tokio::spawn(serve::serve(channel, worker, runner, CancellationToken::new()));

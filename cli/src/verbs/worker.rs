@@ -1,7 +1,6 @@
 //! `iceferry worker`: works for a coordinator until it says that there is no more.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use iceferry_common::fault::Class;
 use iceferry_common::model::WorkerId;
@@ -19,19 +18,10 @@ pub(crate) async fn worker(args: &WorkerArgs) -> Result<(), Failure> {
     let endpoint = endpoint.map_err(|error| {
         Failure::new(Class::Config, format!("--coordinator {}: {error}; give http://HOST:PORT", args.coordinator))
     })?;
-    let channel = endpoint
-        .connect_timeout(Duration::from_secs(10))
-        .http2_keep_alive_interval(Duration::from_secs(10))
-        .keep_alive_while_idle(true)
-        .connect_lazy();
+    let channel = serve::endpoint(endpoint).connect_lazy();
     let drain = CancellationToken::new();
     shutdown::on_signals(drain.clone()).map_err(Failure::start)?;
-    let config = WorkerConfig {
-        id: WorkerId(args.id.clone().unwrap_or_else(own_name)),
-        slots: args.capacity.slots(),
-        memory_bytes: args.capacity.memory_bytes(),
-        ..WorkerConfig::default()
-    };
+    let config = WorkerConfig::new(WorkerId(args.id.clone().unwrap_or_else(own_name)), args.capacity.slots(), args.capacity.memory_bytes());
     let runner = Arc::new(PipelineRunner::new(args.capacity.slots(), args.capacity.memory_bytes()));
     let served = serve::serve(channel, config, runner, drain).await?;
     tracing::info!(?served, "ended");

@@ -67,7 +67,7 @@ pub struct Storage {
 impl Storage {
     /// Storage with these settings. Nothing is contacted.
     pub fn new(properties: StorageProperties) -> Self {
-        Self { properties, local: Arc::new(LocalFileSystem::new().with_fsync(true)) }
+        Self { properties, local: Arc::new(LocalFileSystem::new().with_fsync(true).with_automatic_cleanup(true)) }
     }
 
     /// The settings it was made with.

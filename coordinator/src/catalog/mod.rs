@@ -32,10 +32,17 @@ pub struct LoadedTable {
     pub ident: TableIdent,
     /// The metadata.
     pub metadata: TableMetadataRef,
-    /// Where the metadata file is.
+    /// Where the metadata file is; empty while the table is only staged.
     pub metadata_location: String,
     /// Storage of the table's files, with the settings that the catalog gave for it.
     pub storage: Storage,
+}
+
+impl LoadedTable {
+    /// Whether the table is not there yet: [`Catalog::stage_table`] said how it would be, and the first commit makes it.
+    pub fn is_staged(&self) -> bool {
+        self.metadata_location.is_empty()
+    }
 }
 
 /// What a new table is to be.
@@ -82,13 +89,36 @@ pub trait Catalog: Debug + Send + Sync {
     /// When it is not there and cannot be made.
     async fn ensure_namespace(&self, namespace: &NamespaceIdent) -> Result<(), CatalogError>;
 
+    /// How the table would be made: its place, its uuid, its schema with the field ids as they are. Nothing is written. A
+    /// commit that takes it as base makes the table and changes it in one step, so that nobody sees it empty.
+    ///
+    /// # Errors
+    /// When it cannot be made, as far as that can be told.
+    async fn stage_table(&self, table: &TableIdent, creation: TableCreation) -> Result<LoadedTable, CatalogError>;
+
     /// Makes the table unless it is there, and gives the one that is there then.
     ///
     /// # Errors
     /// When it is not there and cannot be made.
-    async fn ensure_table(&self, table: &TableIdent, creation: TableCreation) -> Result<LoadedTable, CatalogError>;
+    async fn ensure_table(&self, table: &TableIdent, creation: TableCreation) -> Result<LoadedTable, CatalogError> {
+        self.ensure_namespace(table.namespace()).await?;
+        match self.load_table(table).await {
+            Err(CatalogError::TableNotFound { .. }) => {}
+            there_or_failed => return there_or_failed,
+        }
+        let staged = self.stage_table(table, creation).await?;
+        match self.commit(&staged, Vec::new(), Vec::new()).await {
+            CommitOutcome::Committed(table) => Ok(table),
+            // Somebody else made it first.
+            CommitOutcome::Conflicted => self.load_table(table).await,
+            CommitOutcome::Refused(error) => Err(error),
+            // Whatever table is there now is the one to use, ours or not.
+            CommitOutcome::Unknown(error) => self.load_table(table).await.map_err(|_| error),
+        }
+    }
 
-    /// Changes the table in one step, if it still meets the requirements. `base` is the table as the updates take it.
+    /// Changes the table in one step, if it still meets the requirements. `base` is the table as the updates take it; where
+    /// it is staged, the table must not be there, and is made with the updates.
     async fn commit(
         &self,
         base: &LoadedTable,

@@ -38,26 +38,7 @@ pub async fn clean_up(
         let (job, run, dead) = (job.clone(), by.clone(), dead.run.clone());
         return Err(CommitError::NotTakenOver { job, table: table.ident.to_string(), run, dead });
     }
-    let staged = Folder::list(&table.storage, staging_folder(&dead.data_location, job, &dead.run)).await?;
-    let metadata = match is_run_folder(&dead.metadata_folder, job, &dead.run) {
-        true => Folder::list(&table.storage, dead.metadata_folder.clone()).await?,
-        // A marker that somebody edited: what it names is not the run's own.
-        false => Folder::default(),
-    };
-    let mut unreferenced = Unreferenced { staged, metadata, of: format!("/iceferry/{job}/{}/", dead.run) };
-    unreferenced.subtract(table).await?;
-    let mut removed = Removed::default();
-    // Manifests last: while a staged file is there, the metadata files that may name it are too.
-    for folder in [unreferenced.staged, unreferenced.metadata] {
-        for (name, bytes) in folder.files {
-            let location = format!("{}/{name}", folder.location);
-            let deleted = table.storage.delete(&location).await;
-            deleted.map_err(|source| CommitError::storage(format!("clean up after run {}", dead.run), source))?;
-            removed.files += 1;
-            removed.bytes += bytes;
-        }
-    }
-    end_run(table, job, &dead.run).await?;
+    let removed = remove_unreferenced(table, job, dead).await?;
     tracing::info!(
         job = job.as_str(),
         table = %table.ident,
@@ -66,6 +47,39 @@ pub async fn clean_up(
         bytes = removed.bytes,
         "cleaned up after an unfinished run"
     );
+    Ok(removed)
+}
+
+/// Removes what a run of ours staged and did not commit, and its marker: for a run that ends with an error, and none of
+/// whose commits is in doubt.
+///
+/// # Errors
+/// When a file cannot be read, listed or removed; what is left is found by the next run.
+pub async fn withdraw(table: &LoadedTable, job: &JobName, own: &RunMarker) -> Result<Removed, CommitError> {
+    remove_unreferenced(table, job, own).await
+}
+
+async fn remove_unreferenced(table: &LoadedTable, job: &JobName, of: &RunMarker) -> Result<Removed, CommitError> {
+    let staged = Folder::list(&table.storage, staging_folder(&of.data_location, job, &of.run)).await?;
+    let metadata = match is_run_folder(&of.metadata_folder, job, &of.run) {
+        true => Folder::list(&table.storage, of.metadata_folder.clone()).await?,
+        // A marker that somebody edited: what it names is not the run's own.
+        false => Folder::default(),
+    };
+    let mut unreferenced = Unreferenced { staged, metadata, of: format!("/iceferry/{job}/{}/", of.run) };
+    unreferenced.subtract(table).await?;
+    let mut removed = Removed::default();
+    // Manifests last: while a staged file is there, the metadata files that may name it are too.
+    for folder in [unreferenced.staged, unreferenced.metadata] {
+        for (name, bytes) in folder.files {
+            let location = format!("{}/{name}", folder.location);
+            let deleted = table.storage.delete(&location).await;
+            deleted.map_err(|source| CommitError::storage(format!("clean up after run {}", of.run), source))?;
+            removed.files += 1;
+            removed.bytes += bytes;
+        }
+    }
+    end_run(table, job, &of.run).await?;
     Ok(removed)
 }
 

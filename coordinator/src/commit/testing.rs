@@ -428,7 +428,7 @@ impl Catalog for TestCatalog {
         Ok(())
     }
 
-    async fn ensure_table(&self, table: &TableIdent, _creation: TableCreation) -> Result<LoadedTable, CatalogError> {
+    async fn stage_table(&self, table: &TableIdent, _creation: TableCreation) -> Result<LoadedTable, CatalogError> {
         self.load_table(table).await
     }
 

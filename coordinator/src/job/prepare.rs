@@ -20,6 +20,8 @@ pub struct Prepared {
     pub job: JobFile,
     /// The source as it was when the job looked; the run reads this very state.
     pub source: LoadedTable,
+    /// The source's catalog.
+    pub source_catalog: Arc<dyn Catalog>,
     /// The target's catalog.
     pub target_catalog: Arc<dyn Catalog>,
     /// The target.
@@ -74,7 +76,8 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
     let target_catalog = catalog::open(&job.target.catalog_properties.expose()).await.map_err(at("target"))?;
     let existing = match target_catalog.load_table(&job.target.table.ident()).await {
         Ok(table) => Some(table),
-        Err(CatalogError::TableNotFound { .. }) => None,
+        // A target's catalog is made with its first table, as other tools do it; a source's must be there.
+        Err(CatalogError::TableNotFound { .. } | CatalogError::NotFound { .. }) => None,
         Err(error) => return Err(at("target")(error)),
     };
 
@@ -119,6 +122,7 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
     Ok(Prepared {
         job,
         source,
+        source_catalog,
         target_catalog,
         target,
         checkpoint,
@@ -252,4 +256,32 @@ fn check_target(job: &JobFile, table: &LoadedTable, checkpoint: Option<&Checkpoi
 /// Whether a snapshot may show rows: unless its summary says that there are none.
 fn has_rows(summary: &iceberg::spec::Summary) -> bool {
     summary.additional_properties.get("total-records").is_none_or(|total| total != "0")
+}
+
+/// Tries what a run will need of storage: the source's newest state can be read, and the target's folder written. A
+/// small object is written beside the target's metadata, and removed.
+///
+/// # Errors
+/// [`JobError::Catalog`] when access is denied or something is not there.
+pub async fn check_access(prepared: &Prepared) -> Result<(), JobError> {
+    let failed = |side, act: &str| {
+        let act = act.to_owned();
+        move |source| JobError::Catalog { side, source: CatalogError::Storage { act, source } }
+    };
+    if let Some(snapshot) = prepared.source.metadata.current_snapshot() {
+        let read = prepared.source.storage.read(snapshot.manifest_list()).await;
+        read.map_err(failed("source", "read the newest manifest list"))?;
+    }
+    let table = match &prepared.target {
+        Target::Existing(table) => table.clone(),
+        Target::New(creation) => {
+            let ident = prepared.job.target.table.ident();
+            let staged = prepared.target_catalog.stage_table(&ident, creation.clone()).await;
+            staged.map_err(|source| JobError::Catalog { side: "target", source })?
+        }
+    };
+    let probe = format!("{}/iceferry-probe-{}", commit::metadata_location(&table.metadata), uuid::Uuid::new_v4());
+    let written = table.storage.write(&probe, bytes::Bytes::from_static(b"iceferry check")).await;
+    written.map_err(failed("target", "try to write"))?;
+    table.storage.delete(&probe).await.map_err(failed("target", "try to delete"))
 }

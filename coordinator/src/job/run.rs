@@ -1,11 +1,12 @@
 //! Carrying the epochs: plan, distribute, commit, one epoch after another.
 
 use std::pin::pin;
+use std::sync::Arc;
 
 use iceberg::spec::TableMetadata;
 use iceferry_common::config::JobFile;
 use iceferry_common::model::{
-    EpochContext, EpochId, Fence, RowCounts, RunId, ScanTask, Side, SnapshotId, SourceContext, StagedFile, TargetContext,
+    EpochContext, EpochId, Fence, JobName, RowCounts, RunId, ScanTask, Side, SnapshotId, SourceContext, StagedFile, TargetContext,
     TargetMode,
 };
 use iceferry_common::storage::Storage;
@@ -16,8 +17,8 @@ use super::prepare::{Prepared, Target, prepare};
 use super::report::{EpochReport, Outcome, RunReport, TargetReport};
 use super::{JobError, outline};
 use crate::catalog::LoadedTable;
-use crate::commit::{self, CommitError, CommitPolicy, EpochCommit};
-use crate::distribute::Dispatcher;
+use crate::commit::{self, CommitPolicy, EpochCommit, RunMarker};
+use crate::distribute::{DistributeError, Dispatcher};
 use crate::plan::{self, Epoch, Nothing, PlanSummary, Range};
 
 /// Scan tasks between planner and dispatcher; more would only hold memory, since the dispatcher has a queue of its own.
@@ -76,13 +77,13 @@ pub async fn run(
         Target::Existing(table) => table.clone(),
         Target::New(creation) => {
             let at = |source| JobError::Catalog { side: "target", source };
-            prepared.target_catalog.ensure_namespace(prepared.job.target.table.ident().namespace()).await.map_err(at)?;
             let ident = prepared.job.target.table.ident();
+            prepared.target_catalog.ensure_namespace(ident.namespace()).await.map_err(at)?;
             prepared.target_catalog.stage_table(&ident, creation.clone()).await.map_err(at)?
         }
     };
-    let mut carrier = Carrier { prepared: &prepared, dispatcher, options, run, fence, table };
-    commit::start_run(&carrier.table, &prepared.job.name, &carrier.run).await?;
+    let marker = commit::start_run(&table, &prepared.job.name, &run).await?;
+    let mut carrier = Carrier { prepared: &prepared, dispatcher, options, run, marker, fence, table };
     let mut failure = None;
     for (number, epoch) in epochs.iter().enumerate() {
         let carried = tokio::select! {
@@ -102,6 +103,9 @@ pub async fn run(
         }
     }
     carrier.leave(failure.as_ref()).await;
+    if failure.is_none() && matches!(prepared.target, Target::New(_)) {
+        report.files_cleaned_up += carrier.clean_up_before_the_table().await?;
+    }
     match failure {
         Some(error) => Err(error),
         None => {
@@ -133,15 +137,18 @@ async fn settle(prepared: Prepared, run: &RunId, options: &RunOptions) -> Result
     tracing::info!(job = %job, runs = unfinished.len(), "taking over from runs that did not end");
     let catalog = prepared.target_catalog.as_ref();
     let (table, fence) = commit::take_over(catalog, table.clone(), &job, run, &options.commit).await?;
-    let mut files_cleaned_up = 0;
-    for marker in &unfinished {
-        let removed = commit::clean_up(&table, &job, marker, run).await?;
-        tracing::info!(run = %marker.run, files = removed.files, bytes = removed.bytes, "removed what a dead run left");
-        files_cleaned_up += removed.files;
-    }
+    let files_cleaned_up = clean_up(&table, &job, &unfinished, run).await?;
     // The dead run may have committed after we looked: look again, its last epoch is not ours to repeat.
     let prepared = prepare(prepared.job).await?;
     Ok(Settled { prepared, fence, files_cleaned_up })
+}
+
+async fn clean_up(table: &LoadedTable, job: &JobName, dead: &[RunMarker], by: &RunId) -> Result<u64, JobError> {
+    let mut files = 0;
+    for marker in dead {
+        files += commit::clean_up(table, job, marker, by).await?.files;
+    }
+    Ok(files)
 }
 
 /// The epochs to carry, or why there are none.
@@ -166,6 +173,7 @@ struct Carrier<'a> {
     dispatcher: &'a Dispatcher,
     options: &'a RunOptions,
     run: RunId,
+    marker: RunMarker,
     fence: Fence,
     table: LoadedTable,
 }
@@ -209,18 +217,18 @@ impl Carrier<'_> {
             observer.planned(id, &summary);
             Ok::<_, JobError>(summary)
         };
-        let mut distributing = pin!(self.dispatcher.run_epoch(self.context(id)?, taken));
+        let mut distributing = pin!(self.dispatcher.run_epoch(Arc::new(self.context(id)?), taken));
         // A failed plan drops the other future, which takes the leases back; a failed task ends planning.
         let output = tokio::select! {
             summary = planning => {
                 summary?;
-                distributing.await?
+                distributing.await.map_err(DistributeError::from)?
             }
-            output = &mut distributing => output?,
+            output = &mut distributing => output.map_err(DistributeError::from)?,
         };
         for location in &output.left_behind {
             if let Err(error) = self.table.storage.delete(location).await {
-                tracing::warn!(location, %error, "left behind a staged file of a failed attempt; the next run looks again");
+                tracing::warn!(location, %error, "could not remove a staged file of a failed attempt");
             }
         }
         let tasks = output.outputs.len();
@@ -304,6 +312,19 @@ impl Carrier<'_> {
         Ok(committed.snapshot_id)
     }
 
+    /// Runs that were killed before the table was there left files beside its place; now that it is there, nothing of
+    /// theirs can land any more once this run has taken over.
+    async fn clean_up_before_the_table(&mut self) -> Result<u64, JobError> {
+        let (catalog, job) = (self.prepared.target_catalog.as_ref(), &self.prepared.job.name);
+        let unfinished = commit::unfinished_runs(&self.table, job, &self.run).await?;
+        if unfinished.is_empty() {
+            return Ok(0);
+        }
+        let table = self.table.clone();
+        (self.table, self.fence) = commit::take_over(catalog, table, job, &self.run, &self.options.commit).await?;
+        clean_up(&self.table, job, &unfinished, &self.run).await
+    }
+
     /// Ends the run: nothing of it is left that nobody references, or its marker stays so that the next run looks.
     async fn leave(&self, failure: Option<&JobError>) {
         let job = &self.prepared.job.name;
@@ -314,7 +335,7 @@ impl Carrier<'_> {
             return;
         }
         let left = match failure {
-            Some(_) => commit::withdraw(&self.table, job, &self.run).await,
+            Some(_) => commit::withdraw(&self.table, job, &self.marker).await.map(drop),
             None => commit::end_run(&self.table, job, &self.run).await,
         };
         if let Err(error) = left {

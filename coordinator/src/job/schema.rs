@@ -13,11 +13,11 @@ use iceberg::spec::{
 
 /// One column that does not fit: its full name, and what is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Misfit {
+pub(super) struct Misfit {
     /// Full name of the column.
-    pub column: String,
+    pub(super) column: String,
     /// What does not fit, and what to do.
-    pub problem: String,
+    pub(super) problem: String,
 }
 
 impl Misfit {
@@ -30,7 +30,7 @@ impl Misfit {
 ///
 /// # Errors
 /// The first column that is missing on either side, of another type, or required where the source's may be null.
-pub fn read_schema(source: &Schema, target: &Schema) -> Result<Schema, Misfit> {
+pub(super) fn read_schema(source: &Schema, target: &Schema) -> Result<Schema, Misfit> {
     let fields = fit_struct(source.as_struct(), target.as_struct(), &mut Vec::new())?;
     build(source.schema_id(), fields)
 }
@@ -114,7 +114,7 @@ fn fit_type<'a>(source: &'a Type, target: &'a Type, path: &mut Vec<&'a str>) -> 
 ///
 /// # Errors
 /// When the table's schemas contradict each other.
-pub fn equality_schema(source: &TableMetadata) -> Result<Schema, Misfit> {
+pub(super) fn equality_schema(source: &TableMetadata) -> Result<Schema, Misfit> {
     let mut schemas: Vec<_> = source.schemas_iter().collect();
     schemas.sort_by_key(|schema| (schema.schema_id() == source.current_schema_id(), schema.schema_id()));
     let mut newest: BTreeMap<i32, NestedFieldRef> = BTreeMap::new();
@@ -138,7 +138,7 @@ pub fn equality_schema(source: &TableMetadata) -> Result<Schema, Misfit> {
 ///
 /// # Errors
 /// A column whose type the target's format version lacks.
-pub fn target_schema(source: &Schema, version: FormatVersion) -> Result<Schema, Misfit> {
+pub(super) fn target_schema(source: &Schema, version: FormatVersion) -> Result<Schema, Misfit> {
     let fields = source.as_struct().fields().iter().map(|f| target_field(f, version, &mut Vec::new()));
     let built = Schema::builder()
         .with_schema_id(0)
@@ -184,7 +184,7 @@ fn target_field<'a>(
 ///
 /// # Errors
 /// A column that is not there, not at top level, or of a type that cannot be a key (spec: no float, double or nested).
-pub fn key_fields(schema: &Schema, named: &[String]) -> Result<Vec<i32>, Misfit> {
+pub(super) fn key_fields(schema: &Schema, named: &[String]) -> Result<Vec<i32>, Misfit> {
     if named.is_empty() {
         let identifiers: HashSet<i32> = schema.identifier_field_ids().collect();
         let mut key = Vec::with_capacity(identifiers.len());

@@ -25,6 +25,7 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 
 pub use error::PlanError;
+pub use range::{Epoch, Nothing, Range, RangeError, epochs};
 
 /// Two states of a table, and how their difference is to be cut.
 #[derive(Debug, Clone)]

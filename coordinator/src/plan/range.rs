@@ -5,53 +5,12 @@
 //! replace itself only moves the checkpoint, and the next epoch begins from its state.
 
 use iceberg::spec::{Operation, SnapshotRef, TableMetadata};
+use iceferry_common::config::{Bounds, EndBound, StartBound, StartingStrategy};
 use iceferry_common::fault::{Class, Classified};
 use iceferry_common::model::SnapshotId;
 
 /// The latest millisecond that is taken for one: in the year 5138. What is later was surely given in microseconds.
 const TIMESTAMP_MS_MAX: i64 = 100_000_000_000_000;
-
-/// The bounds of a job, as its file gives them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Bounds {
-    /// Where to begin; when absent, from the checkpoint, and without one from the beginning.
-    pub start: Option<StartBound>,
-    /// Where to end; when absent, at main's current snapshot.
-    pub end: Option<EndBound>,
-}
-
-/// Where a range begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StartBound {
-    /// With the changes of this snapshot.
-    FromSnapshot(SnapshotId),
-    /// With the changes after this snapshot.
-    AfterSnapshot(SnapshotId),
-    /// With the changes of the first snapshot at or after this time, in milliseconds.
-    FromTimestamp(i64),
-    /// By a strategy, which counts only while there is no checkpoint.
-    Strategy(StartingStrategy),
-}
-
-/// Where to begin when no snapshot or time is named.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StartingStrategy {
-    /// The whole state, then changes.
-    Initial,
-    /// The changes since the first snapshot; as a net difference the same as the whole state.
-    Earliest,
-    /// Only what comes after the current snapshot.
-    Latest,
-}
-
-/// Where a range ends; inclusive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EndBound {
-    /// With this snapshot.
-    ToSnapshot(SnapshotId),
-    /// With the last snapshot at or before this time, in milliseconds.
-    ToTimestamp(i64),
-}
 
 /// The part of a range that becomes one target snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

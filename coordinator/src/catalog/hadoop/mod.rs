@@ -98,7 +98,11 @@ impl HadoopCatalog {
         let act = format!("commit to table {}", base.ident);
         let failed = |source: StorageError| CatalogError::Storage { act: act.clone(), source };
         let folder = self.folder(&base.ident)?;
-        let version = Self::base_version(&folder, base, &act)?;
+        // A staged table has no version yet; its first is 1.
+        let version = match base.is_staged() {
+            true => None,
+            false => Some(Self::base_version(&folder, base, &act)?),
+        };
         let Changed { metadata, expired } = match metadata::change(base, requirements, updates, &act) {
             Ok(changed) => changed,
             Err(NotChanged::Conflicted) => return Ok(CommitOutcome::Conflicted),
@@ -112,10 +116,10 @@ impl HadoopCatalog {
         // The create below only sees its own name. Where others compress, or have gone far ahead and removed the old
         // versions, that name is free and the table has moved all the same.
         let newest = folder.newest().await.map_err(failed)?;
-        if newest.map(|newest| newest.number) != Some(version) {
+        if newest.map(|newest| newest.number) != version {
             return Ok(CommitOutcome::Conflicted);
         }
-        let next = version.saturating_add(1);
+        let next = version.unwrap_or(0).saturating_add(1);
         let location = match folder.publish(next, &encoded, &act).await {
             Published::Ours(location) => location,
             Published::Taken => return Ok(CommitOutcome::Conflicted),
@@ -123,13 +127,15 @@ impl HadoopCatalog {
             Published::Failed(error) => return Err(error),
         };
         // Old versions are removed oldest first: as long as the base is there, nobody had removed a version after it.
-        match self.storage.size(&base.metadata_location).await {
-            Ok(Some(_)) => {}
-            Ok(None) => {
-                let missing = format!("{}, the version that was changed,", base.metadata_location);
-                return Ok(CommitOutcome::Unknown(CatalogError::NotFound { act, missing }));
+        if !base.is_staged() {
+            match self.storage.size(&base.metadata_location).await {
+                Ok(Some(_)) => {}
+                Ok(None) => {
+                    let missing = format!("{}, the version that was changed,", base.metadata_location);
+                    return Ok(CommitOutcome::Unknown(CatalogError::NotFound { act, missing }));
+                }
+                Err(source) => return Ok(CommitOutcome::Unknown(failed(source))),
             }
-            Err(source) => return Ok(CommitOutcome::Unknown(failed(source))),
         }
         folder.hint(next).await;
         metadata::delete_expired(&self.storage, &encoded.metadata, &expired).await;
@@ -172,28 +178,14 @@ impl Catalog for HadoopCatalog {
         })
     }
 
-    async fn ensure_table(&self, table: &TableIdent, creation: TableCreation) -> Result<LoadedTable, CatalogError> {
-        if let Some(loaded) = self.try_load(table).await? {
-            return Ok(loaded);
-        }
-        let act = format!("create table {table}");
-        let folder = self.folder(table)?;
+    async fn stage_table(&self, table: &TableIdent, creation: TableCreation) -> Result<LoadedTable, CatalogError> {
         let metadata = metadata::create(table, &self.table_location(table)?, creation)?;
-        let encoded = metadata::encode(&metadata, &act)?;
-        match folder.publish(1, &encoded, &act).await {
-            Published::Ours(location) => {
-                folder.hint(1).await;
-                Ok(LoadedTable {
-                    ident: table.clone(),
-                    metadata: encoded.metadata,
-                    metadata_location: location,
-                    storage: self.storage.clone(),
-                })
-            }
-            Published::Taken => self.load_table(table).await,
-            Published::Unclear(error) => self.try_load(table).await?.ok_or(error),
-            Published::Failed(error) => Err(error),
-        }
+        Ok(LoadedTable {
+            ident: table.clone(),
+            metadata: Arc::new(metadata),
+            metadata_location: String::new(),
+            storage: self.storage.clone(),
+        })
     }
 
     async fn commit(

@@ -40,7 +40,11 @@ pub(crate) fn change(
     for requirement in requirements {
         requirement.check(Some(&base.metadata)).map_err(|error| not_changed(error, act))?;
     }
-    let mut builder = (*base.metadata).clone().into_builder(Some(base.metadata_location.clone()));
+    let previous = (!base.is_staged()).then(|| base.metadata_location.clone());
+    if updates.is_empty() && base.is_staged() {
+        return Ok(Changed { metadata: (*base.metadata).clone(), expired: Vec::new() });
+    }
+    let mut builder = (*base.metadata).clone().into_builder(previous);
     for update in updates {
         builder = update.apply(builder).map_err(|error| not_changed(error, act))?;
     }

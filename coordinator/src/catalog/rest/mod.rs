@@ -6,7 +6,7 @@ mod http;
 mod paths;
 mod wire;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -62,15 +62,8 @@ impl RestCatalog {
             let problem = "the catalog's answer has no metadata-location".into();
             return Err(CatalogError::Corrupt { act: act.to_owned(), problem });
         };
-        let mut storage = self.storage.clone();
-        let config = answer.config.unwrap_or_default();
-        storage.0.extend(config.into_iter().filter_map(|(key, value)| Some((key, value?))));
-        Ok(LoadedTable {
-            ident: table.clone(),
-            metadata: Arc::new(metadata),
-            metadata_location,
-            storage: Storage::new(storage),
-        })
+        let storage = self.table_storage(answer.config);
+        Ok(LoadedTable { ident: table.clone(), metadata: Arc::new(metadata), metadata_location, storage })
     }
 
     async fn post_commit(
@@ -105,21 +98,33 @@ impl RestCatalog {
         }
     }
 
-    /// Has the server say how it would make the table: where it puts it, and with which properties of its own.
+    /// Has the server say how it would make the table: where it puts it, with which properties of its own, and how its
+    /// storage is reached.
     async fn stage(
         &self,
         table: &TableIdent,
         creation: &TableCreation,
         act: &str,
-    ) -> Result<Option<TableMetadata>, CatalogError> {
+    ) -> Result<(TableMetadata, Storage), CatalogError> {
         let mut properties = creation.properties.clone();
         properties.insert("format-version".into(), version_number(creation.format_version).into());
         let body = wire::CreateTable { name: table.name(), schema: &creation.schema, stage_create: true, properties };
         match self.http.post(&self.paths.tables(table.namespace()), &body).await {
-            Ok(body) => Ok(Some(metadata::from_json(table_answer(&body, act)?.metadata, act)?)),
-            Err(failure) if failure.is_status(StatusCode::CONFLICT) => Ok(None),
+            Ok(body) => {
+                let answer = table_answer(&body, act)?;
+                let storage = self.table_storage(answer.config);
+                Ok((metadata::from_json(answer.metadata, act)?, storage))
+            }
             Err(failure) => Err(failure.into_error(act)),
         }
+    }
+
+    /// Storage of a table, with the settings that the server gave for it.
+    fn table_storage(&self, config: Option<BTreeMap<String, Option<String>>>) -> Storage {
+        let mut storage = self.storage.clone();
+        let config = config.unwrap_or_default();
+        storage.0.extend(config.into_iter().filter_map(|(key, value)| Some((key, value?))));
+        Storage::new(storage)
     }
 
     async fn has_namespace(&self, namespace: &NamespaceIdent, act: &str) -> Result<bool, CatalogError> {
@@ -196,15 +201,12 @@ fn version_number(version: FormatVersion) -> &'static str {
     }
 }
 
-/// The updates that make the table which the server staged, but with our schema. A plain create call would number the
-/// fields anew.
-fn creating_updates(staged: &TableMetadata, creation: TableCreation) -> Vec<TableUpdate> {
-    let mut properties = staged.properties().clone();
-    properties.extend(creation.properties);
+/// The updates that make a staged table, with its own schema. A plain create call would number the fields anew.
+fn creating_updates(staged: &TableMetadata) -> Vec<TableUpdate> {
     let mut updates = vec![
         TableUpdate::AssignUuid { uuid: staged.uuid() },
-        TableUpdate::UpgradeFormatVersion { format_version: creation.format_version },
-        TableUpdate::AddSchema { schema: creation.schema },
+        TableUpdate::UpgradeFormatVersion { format_version: staged.format_version() },
+        TableUpdate::AddSchema { schema: staged.current_schema().as_ref().clone() },
         TableUpdate::SetCurrentSchema { schema_id: LAST_ADDED },
         TableUpdate::AddSpec { spec: UnboundPartitionSpec::builder().with_spec_id(0).build() },
         TableUpdate::SetDefaultSpec { spec_id: LAST_ADDED },
@@ -212,10 +214,15 @@ fn creating_updates(staged: &TableMetadata, creation: TableCreation) -> Vec<Tabl
         TableUpdate::SetDefaultSortOrder { sort_order_id: i64::from(LAST_ADDED) },
         TableUpdate::SetLocation { location: staged.location().to_owned() },
     ];
-    if !properties.is_empty() {
-        updates.push(TableUpdate::SetProperties { updates: properties });
+    if !staged.properties().is_empty() {
+        updates.push(TableUpdate::SetProperties { updates: staged.properties().clone() });
     }
     updates
+}
+
+/// Whether the table that was made has the columns that it was staged with.
+fn keeps_columns(made: &LoadedTable, staged: &LoadedTable) -> bool {
+    metadata::same_columns(made.metadata.current_schema(), staged.metadata.current_schema())
 }
 
 #[async_trait]
@@ -259,35 +266,19 @@ impl Catalog for RestCatalog {
         }
     }
 
-    async fn ensure_table(&self, table: &TableIdent, creation: TableCreation) -> Result<LoadedTable, CatalogError> {
-        match self.load_table(table).await {
-            Err(CatalogError::TableNotFound { .. }) => {}
-            there_or_failed => return there_or_failed,
-        }
+    async fn stage_table(&self, table: &TableIdent, creation: TableCreation) -> Result<LoadedTable, CatalogError> {
         let act = format!("create table {table}");
         metadata::check_schema(&act, &creation)?;
         metadata::check_properties(&act, &creation)?;
-        let Some(staged) = self.stage(table, &creation, &act).await? else {
-            return self.load_table(table).await;
-        };
-        let schema = creation.schema.clone();
-        let updates = creating_updates(&staged, creation);
-        match self.post_commit(table, &[TableRequirement::NotExist], &updates, &act).await {
-            Ok(_) => {}
-            // Somebody else made it first; or the answer was lost, and whatever is there now is the one to use.
-            Err(Posted::Conflicted) => return self.load_table(table).await,
-            Err(Posted::Refused(error)) => return Err(*error),
-            Err(Posted::Unknown(error)) => return self.load_table(table).await.map_err(|_| *error),
-        }
-        let made = self.load_table(table).await?;
-        if made.metadata.uuid() == staged.uuid() && !metadata::same_columns(made.metadata.current_schema(), &schema) {
-            let problem =
-                "the catalog changed the schema it was given, field ids included; the table is there and can \
-                           be dropped"
-                    .into();
-            return Err(CatalogError::Refused { act, problem });
-        }
-        Ok(made)
+        let (staged, storage) = self.stage(table, &creation, &act).await?;
+        let mut properties = staged.properties().clone();
+        properties.extend(creation.properties);
+        // The server has numbered the fields anew; ours is the schema that the commit brings.
+        let own = metadata::create(table, staged.location(), TableCreation { properties, ..creation })?;
+        let own = own.into_builder(None).assign_uuid(staged.uuid()).build();
+        let own = own.map_err(|source| CatalogError::Iceberg { act, source: Box::new(source) })?;
+        let metadata_location = String::new();
+        Ok(LoadedTable { ident: table.clone(), metadata: Arc::new(own.metadata), metadata_location, storage })
     }
 
     async fn commit(
@@ -297,6 +288,10 @@ impl Catalog for RestCatalog {
         updates: Vec<TableUpdate>,
     ) -> CommitOutcome {
         let act = format!("commit to table {}", base.ident);
+        let (requirements, updates) = match base.is_staged() {
+            true => (vec![TableRequirement::NotExist], [creating_updates(&base.metadata), updates].concat()),
+            false => (requirements, updates),
+        };
         let body = match self.post_commit(&base.ident, &requirements, &updates, &act).await {
             Ok(body) => body,
             Err(Posted::Conflicted) => return CommitOutcome::Conflicted,
@@ -304,6 +299,12 @@ impl Catalog for RestCatalog {
             Err(Posted::Unknown(error)) => return CommitOutcome::Unknown(*error),
         };
         match self.loaded(&base.ident, &body, &act) {
+            Ok(table) if base.is_staged() && !keeps_columns(&table, base) => {
+                let problem = "the catalog changed the schema it was given, field ids included, although it said yes; \
+                               the table is there and holds files of another schema: drop it"
+                    .into();
+                CommitOutcome::Unknown(CatalogError::Refused { act, problem })
+            }
             // A commit's answer has no settings for storage: those that the table was loaded with go on.
             Ok(table) => CommitOutcome::Committed(LoadedTable { storage: base.storage.clone(), ..table }),
             // The server said yes in words that are not understood.

@@ -168,17 +168,21 @@ impl SqlCatalog {
 
     /// Where a new table's files go: under the namespace's own location, else in the warehouse.
     async fn new_location(&self, act: &str, place: &Place, table: &TableIdent) -> Result<String, CatalogError> {
-        let parts = path_parts(table)?;
+        path_parts(table)?;
         let key = [place.catalog.as_str(), place.namespace.as_str()];
         let rows = self.database.rows(act, tables::NAMESPACE_PROPERTIES, &key).await?;
         let own = rows.into_iter().find(|row| row.first().and_then(Option::as_deref) == Some("location"));
         if let Some(Some(location)) = own.and_then(|row| row.into_iter().nth(1)) {
             return Ok(format!("{}/{}", location.trim_end_matches('/'), table.name()));
         }
+        self.warehouse_location(table)
+    }
+
+    fn warehouse_location(&self, table: &TableIdent) -> Result<String, CatalogError> {
         let Some(warehouse) = &self.warehouse else {
             return Err(property("warehouse", format!("it must say where to make table {table}")));
         };
-        Ok(format!("{warehouse}/{}", parts.join("/")))
+        Ok(format!("{warehouse}/{}", path_parts(table)?.join("/")))
     }
 
     /// Writes a metadata file under a name that nobody else has.
@@ -207,7 +211,10 @@ impl SqlCatalog {
         updates: Vec<TableUpdate>,
     ) -> Result<CommitOutcome, CatalogError> {
         let act = format!("commit to table {}", base.ident);
-        let layout = self.existing_layout(&act).await?;
+        let layout = match base.is_staged() {
+            true => self.made_layout(&act).await?,
+            false => self.existing_layout(&act).await?,
+        };
         let place = self.place(&act, layout, &base.ident).await?;
         let Changed { metadata, expired } = match metadata::change(base, requirements, updates, &act) {
             Ok(changed) => changed,
@@ -216,15 +223,27 @@ impl SqlCatalog {
         };
         let encoded = metadata::encode(&metadata, &act)?;
         // The swap below decides. This look only saves the file of a commit that has lost already.
-        if self.location(&act, &place).await?.as_ref() != Some(&base.metadata_location) {
+        let current = (!base.is_staged()).then_some(&base.metadata_location);
+        if self.location(&act, &place).await?.as_ref() != current {
             return Ok(CommitOutcome::Conflicted);
         }
-        let location = metadata::next_location(&metadata, Some(&base.metadata_location), encoded.gzip);
+        let location = metadata::next_location(&metadata, current.map(String::as_str), encoded.gzip);
         self.write(&act, &location, &encoded).await?;
         let [catalog, namespace, table] = place.key();
-        let values = [catalog, namespace, table, &location, &base.metadata_location];
-        match self.database.change(&act, &layout.swap(), &values).await {
+        let changed = match current {
+            Some(current) => {
+                let values = [catalog, namespace, table, &location, current];
+                self.database.change(&act, &layout.swap(), &values).await
+            }
+            None => self.database.change(&act, layout.insert(), &[catalog, namespace, table, &location]).await,
+        };
+        match changed {
             Ok(0) | Err(database::NotChanged::Conflicted) => {
+                self.discard(&location).await;
+                return Ok(CommitOutcome::Conflicted);
+            }
+            // Somebody else made the table first.
+            Err(database::NotChanged::Duplicate) if base.is_staged() => {
                 self.discard(&location).await;
                 return Ok(CommitOutcome::Conflicted);
             }
@@ -296,40 +315,17 @@ impl Catalog for SqlCatalog {
         }
     }
 
-    async fn ensure_table(&self, table: &TableIdent, creation: TableCreation) -> Result<LoadedTable, CatalogError> {
+    async fn stage_table(&self, table: &TableIdent, creation: TableCreation) -> Result<LoadedTable, CatalogError> {
         let act = format!("create table {table}");
-        let layout = self.made_layout(&act).await?;
-        let place = self.place(&act, layout, table).await?;
-        if let Some(location) = self.location(&act, &place).await? {
-            return self.loaded(table, location).await;
-        }
-        let metadata = metadata::create(table, &self.new_location(&act, &place, table).await?, creation)?;
-        let encoded = metadata::encode(&metadata, &act)?;
-        let location = metadata::next_location(&metadata, None, encoded.gzip);
-        self.write(&act, &location, &encoded).await?;
-        let [catalog, namespace, name] = place.key();
-        match self.database.change(&act, layout.insert(), &[catalog, namespace, name, &location]).await {
-            Ok(_) => {}
-            Err(database::NotChanged::Duplicate | database::NotChanged::Conflicted) => {
-                self.discard(&location).await;
-                return self.load_table(table).await;
-            }
-            Err(database::NotChanged::Before(error)) => {
-                self.discard(&location).await;
-                return Err(error);
-            }
-            // Whatever table is there now is the one to use, ours or not.
-            Err(database::NotChanged::AtCommit(error)) => {
-                return match self.location(&act, &place).await {
-                    Ok(Some(there)) => self.loaded(table, there).await,
-                    _ => Err(error),
-                };
-            }
-        }
+        let location = match self.layout(&act).await? {
+            Some(layout) => self.new_location(&act, &self.place(&act, layout, table).await?, table).await?,
+            // There is no namespace yet that could have a place of its own.
+            None => self.warehouse_location(table)?,
+        };
         Ok(LoadedTable {
             ident: table.clone(),
-            metadata: encoded.metadata,
-            metadata_location: location,
+            metadata: Arc::new(metadata::create(table, &location, creation)?),
+            metadata_location: String::new(),
             storage: self.storage.clone(),
         })
     }

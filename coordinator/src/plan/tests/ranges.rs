@@ -1,11 +1,12 @@
 //! Ranges and epochs: tables of histories, bounds and what comes of them.
 
 use iceberg::spec::TableMetadata;
+use iceferry_common::config::{Bounds, EndBound, StartBound, StartingStrategy};
 use iceferry_common::fault::{Class, Classified};
 use iceferry_common::model::SnapshotId;
 
 use super::model::metadata_json;
-use crate::plan::range::{Bounds, EndBound, Epoch, Nothing, Range, RangeError, StartBound, StartingStrategy, epochs};
+use crate::plan::{Epoch, Nothing, Range, RangeError, epochs};
 
 /// (snapshot, parent, operation); the time of snapshot n is n thousand milliseconds.
 type History = [(i64, i64, &'static str)];
