@@ -127,6 +127,15 @@ pub enum StageError {
         /// Why.
         source: iceberg::Error,
     },
+    /// Staging failed, and what was staged could not be removed.
+    #[error("{failure}; {} files stayed behind, for the job's next run to remove", locations.len())]
+    LeftBehind {
+        /// What failed first.
+        #[source]
+        failure: Box<StageError>,
+        /// Locations where files may still be.
+        locations: Vec<String>,
+    },
     /// Keys could not be compared.
     #[error("compare keys of {table}")]
     Keys {
@@ -135,6 +144,16 @@ pub enum StageError {
         /// Why.
         source: arrow::error::ArrowError,
     },
+}
+
+impl StageError {
+    /// Locations where files of the failed attempt may still be.
+    pub fn left_behind(&self) -> &[String] {
+        match self {
+            Self::LeftBehind { locations, .. } => locations,
+            _ => &[],
+        }
+    }
 }
 
 impl Classified for StageError {
@@ -149,6 +168,7 @@ impl Classified for StageError {
             | Self::Layout { .. }
             | Self::Schema { .. } => Class::Refused,
             Self::Upload { source, .. } => source.class(),
+            Self::LeftBehind { failure, .. } => failure.class(),
             Self::CutOff { .. } => Class::Interrupted,
             Self::Shape { .. } | Self::Encode { .. } | Self::Describe { .. } | Self::Keys { .. } => Class::Bug,
         }

@@ -23,12 +23,14 @@ mod upload;
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use iceberg::spec::FormatVersion;
+use iceferry_common::fault::{Class, Classified, chain};
 use iceferry_common::model::{
-    Attempt, EpochContext, StagedContent, StagedFile, TargetMode, TaskId, staged_file_location,
+    Attempt, EpochContext, RowCounts, StagedContent, StagedFile, TargetMode, TaskId, staged_file_location,
 };
 use iceferry_common::storage::Storage;
 use tokio::runtime::Handle;
@@ -50,7 +52,7 @@ pub struct StageOptions {
     /// backfill or an append, keeps its path bare.
     pub unique_keys: bool,
     /// Memory for the keys that `unique_keys` remembers. What comes beyond it is not looked at, with a warning.
-    pub key_memory_bytes: usize,
+    pub key_memory_bytes: u64,
 }
 
 /// Stages the changes of one attempt. Not for async threads: every call may block.
@@ -69,7 +71,12 @@ pub struct Stager {
     keys: Option<UniqueKeys>,
     /// Every location that was begun, until they are handed over or removed.
     begun: Vec<String>,
-    closed: Vec<ClosedFile>,
+    /// Encoded, not yet known to have arrived.
+    closed: VecDeque<ClosedFile>,
+    /// Bytes of all files that were closed.
+    closed_bytes: u64,
+    inserted: u64,
+    deleted: u64,
     staged: Vec<StagedFile>,
 }
 
@@ -117,7 +124,7 @@ impl Stager {
             Some(kind) if options.unique_keys => {
                 let types: Vec<_> =
                     kind.form.layout.arrow.fields().iter().map(|field| field.data_type().clone()).collect();
-                let keys = UniqueKeys::new(&types, options.key_memory_bytes);
+                let keys = UniqueKeys::new(&types, usize::try_from(options.key_memory_bytes).unwrap_or(usize::MAX));
                 Some(keys.map_err(|source| StageError::Keys { table: target.table.clone(), source })?)
             }
             _ => None,
@@ -133,7 +140,10 @@ impl Stager {
             key_positions,
             keys,
             begun: Vec::new(),
-            closed: Vec::new(),
+            closed: VecDeque::new(),
+            closed_bytes: 0,
+            inserted: 0,
+            deleted: 0,
             staged: Vec::new(),
             context,
         })
@@ -153,17 +163,33 @@ impl Stager {
             Change::Delete => self.fitted_deletes(batch)?,
         };
         self.look_at_keys(batch.change, &rows)?;
+        let count = rows.num_rows() as u64;
         match batch.change {
-            Change::Insert => self.append(StagedContent::Data, &rows),
-            Change::Delete => self.append(StagedContent::EqualityDeletes, &rows),
+            Change::Insert => {
+                self.inserted += count;
+                self.append(StagedContent::Data, &rows)
+            }
+            Change::Delete => {
+                self.deleted += count;
+                self.append(StagedContent::EqualityDeletes, &rows)
+            }
         }
+    }
+
+    /// Rows staged so far, and bytes written; bytes of open files are an estimate. The reader's counters are zero.
+    pub fn rows(&self) -> RowCounts {
+        let kinds = [Some(&self.data), self.deletes.as_ref()];
+        let open: u64 = kinds.into_iter().flatten().filter_map(|kind| kind.open.as_ref()).map(OpenFile::bytes).sum();
+        let (inserted, deleted) = (self.inserted, self.deleted);
+        RowCounts { inserted, deleted, bytes_written: self.closed_bytes + open, ..RowCounts::default() }
     }
 
     /// Closes the files and waits until the storage has them all. Files in the order of writing; none when there were no
     /// rows.
     ///
     /// # Errors
-    /// When the storage did not take a file. Everything that was staged is removed then.
+    /// When the storage did not take a file. Everything that was staged is removed then; what could not be is in
+    /// [`StageError::left_behind`].
     pub fn finish(mut self) -> Result<Vec<StagedFile>, StageError> {
         let closed = self.close_open_files().and_then(|()| self.settle());
         match closed {
@@ -171,10 +197,10 @@ impl Stager {
                 self.begun.clear();
                 Ok(std::mem::take(&mut self.staged))
             }
-            Err(error) => {
-                self.remove_all();
-                Err(error)
-            }
+            Err(error) => match self.remove_all() {
+                locations if locations.is_empty() => Err(error),
+                locations => Err(StageError::LeftBehind { failure: Box::new(error), locations }),
+            },
         }
     }
 
@@ -287,10 +313,10 @@ impl Stager {
         {
             return Err(open.failed(error, &self.runtime));
         }
-        if open.bytes() >= self.context.target.target_file_bytes {
-            self.close(content, open)?;
-        } else {
-            self.kind(content)?.open = Some(open);
+        let whole = open.bytes() >= self.context.target.target_file_bytes;
+        self.kind(content)?.open = Some(open);
+        if whole {
+            self.close(content)?;
         }
         self.keep_within_memory()
     }
@@ -332,31 +358,31 @@ impl Stager {
         }
     }
 
-    /// Closes a file. The file before it must have arrived by then, so that uploads do not pile up.
-    fn close(&mut self, content: StagedContent, open: OpenFile) -> Result<(), StageError> {
-        let runtime = self.runtime.clone();
-        let closed = open.close(&self.kind(content)?.form, &runtime)?;
+    /// Closes the open file of a kind, if there is one. The file before it must have arrived by then, so that uploads do
+    /// not pile up.
+    fn close(&mut self, content: StagedContent) -> Result<(), StageError> {
         self.settle()?;
-        self.closed.push(closed);
-        Ok(())
-    }
-
-    fn close_open_files(&mut self) -> Result<(), StageError> {
-        for content in [StagedContent::Data, StagedContent::EqualityDeletes] {
-            let open = match content {
-                StagedContent::Data => self.data.open.take(),
-                StagedContent::EqualityDeletes => self.deletes.as_mut().and_then(|kind| kind.open.take()),
-            };
-            if let Some(open) = open {
-                self.close(content, open)?;
-            }
+        let runtime = self.runtime.clone();
+        let kind = self.kind(content)?;
+        if let Some(open) = kind.open.take() {
+            let closed = open.close(&kind.form, &runtime)?;
+            self.closed_bytes += closed.file.size_bytes;
+            self.closed.push_back(closed);
         }
         Ok(())
     }
 
-    /// Waits until the storage has every closed file.
+    fn close_open_files(&mut self) -> Result<(), StageError> {
+        self.close(StagedContent::Data)?;
+        if self.deletes.is_some() {
+            self.close(StagedContent::EqualityDeletes)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the storage has every closed file. Those after one that failed stay to be given up.
     fn settle(&mut self) -> Result<(), StageError> {
-        for ClosedFile { file, upload } in std::mem::take(&mut self.closed) {
+        while let Some(ClosedFile { file, upload }) = self.closed.pop_front() {
             let location = file.location.clone();
             match self.runtime.block_on(upload.ended()) {
                 Ended::Well => self.staged.push(file),
@@ -402,14 +428,17 @@ async fn remove(storage: Storage, uploads: Vec<Upload>, locations: Vec<String>) 
         match upload.ended().await {
             Ended::Well | Ended::CutOff => {}
             Ended::Failed(error) => {
-                tracing::debug!(error = %iceferry_common::fault::chain(&error), "upload of a given up file failed");
+                tracing::debug!(error = %chain(&error), "upload of a given up file failed");
             }
         }
     }
     let mut left = Vec::new();
     for location in locations {
-        if let Err(error) = storage.delete(&location).await {
-            tracing::warn!(location, error = %iceferry_common::fault::chain(&error), "staged file could not be removed");
+        // Where not even the folder can be, there is no file.
+        if let Err(error) = storage.delete(&location).await
+            && error.class() != Class::NotFound
+        {
+            tracing::warn!(location, error = %chain(&error), "staged file could not be removed");
             left.push(location);
         }
     }
