@@ -25,7 +25,7 @@ pub(super) struct Form {
     /// What they hold.
     pub(super) content: StagedContent,
     /// Their columns.
-    pub(super) layout: Layout,
+    pub(super) layout: Arc<Layout>,
     /// Settings of the encoder.
     pub(super) properties: WriterProperties,
     /// The fields that they delete by; empty for data files.
