@@ -83,7 +83,7 @@ pub enum StageError {
         /// The target table.
         table: String,
         /// Why.
-        source: iceberg::Error,
+        source: Box<iceberg::Error>,
     },
     /// A batch that is not shaped as the write schema.
     #[error("column {column} of a batch for {table} is {found}, where {expected} belongs")]
@@ -111,7 +111,7 @@ pub enum StageError {
         /// The file.
         location: String,
         /// The storage's answer.
-        source: StorageError,
+        source: Box<StorageError>,
     },
     /// The task that uploads a file ended without an answer.
     #[error("upload of {location} was cut off")]
@@ -125,7 +125,7 @@ pub enum StageError {
         /// The file.
         location: String,
         /// Why.
-        source: iceberg::Error,
+        source: Box<iceberg::Error>,
     },
     /// Staging failed, and what was staged could not be removed.
     #[error("{failure}; {} files stayed behind, for the job's next run to remove", locations.len())]

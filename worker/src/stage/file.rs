@@ -59,7 +59,7 @@ impl OpenFile {
     ) -> Result<Self, StageError> {
         let (upload, sink) = match Upload::begin(storage, runtime, &location) {
             Ok(begun) => begun,
-            Err(source) => return Err(StageError::Upload { location, source }),
+            Err(source) => return Err(StageError::Upload { location, source: Box::new(source) }),
         };
         let options = ArrowWriterOptions::new()
             .with_properties(form.properties.clone())
@@ -111,7 +111,7 @@ impl OpenFile {
             Ok(file) => file,
             Err(source) => {
                 self.end_upload(runtime);
-                return Err(StageError::Describe { location: self.location.clone(), source });
+                return Err(StageError::Describe { location: self.location.clone(), source: Box::new(source) });
             }
         };
         if let Err(error) = self.writer.inner_mut().complete() {
@@ -145,7 +145,7 @@ impl OpenFile {
     pub(super) fn failed(mut self, error: ParquetError, runtime: &Handle) -> StageError {
         let location = self.location.clone();
         match self.end_upload(runtime) {
-            Some(Ended::Failed(source)) => StageError::Upload { location, source },
+            Some(Ended::Failed(source)) => StageError::Upload { location, source: Box::new(source) },
             Some(Ended::CutOff) => StageError::CutOff { location },
             Some(Ended::Well) | None => StageError::Encode { location, source: error },
         }

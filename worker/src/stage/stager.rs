@@ -255,7 +255,7 @@ impl Stager {
             let location = file.location.clone();
             match self.runtime.block_on(upload.ended()) {
                 Ended::Well => self.staged.push(file),
-                Ended::Failed(source) => return Err(StageError::Upload { location, source }),
+                Ended::Failed(source) => return Err(StageError::Upload { location, source: Box::new(source) }),
                 Ended::CutOff => return Err(StageError::CutOff { location }),
             }
         }
