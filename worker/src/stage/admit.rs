@@ -86,8 +86,8 @@ impl Admission {
             return Err(self.wrong_columns(batch, expected));
         }
         match batch.columns {
-            Columns::Key => self.fitted(&deletes, batch.rows.columns()),
-            Columns::All => self.fitted(&deletes, &self.key_of(batch.rows.columns())),
+            Columns::Key => self.fitted(deletes, batch.rows.columns()),
+            Columns::All => self.fitted(deletes, &self.key_of(batch.rows.columns())),
         }
     }
 

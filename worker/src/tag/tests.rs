@@ -13,6 +13,12 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// An entry of a map.
+type TextEntry = (&'static str, Option<i32>);
+
+/// A struct of a number and a map.
+type Inner = (Option<i64>, Vec<(i32, i32)>);
+
 /// One row: an id, a float by its bits, text, bytes, a list, a map in the order of writing, a struct with a map inside.
 #[derive(Debug, Clone, PartialEq)]
 struct Row {
@@ -21,8 +27,8 @@ struct Row {
     text: Option<&'static str>,
     bytes: Option<Vec<u8>>,
     list: Option<Vec<Option<i32>>>,
-    map: Option<Vec<(&'static str, Option<i32>)>>,
-    inner: Option<(Option<i64>, Vec<(i32, i32)>)>,
+    map: Option<Vec<TextEntry>>,
+    inner: Option<Inner>,
 }
 
 impl Row {
@@ -208,7 +214,7 @@ const PLENTY: u64 = 1 << 30;
 
 #[test]
 fn a_map_is_what_its_entries_are_in_any_order() {
-    let with = |id, map: &[(&'static str, Option<i32>)]| Row { map: Some(map.to_vec()), ..Row::of(id) };
+    let with = |id, map: &[TextEntry]| Row { map: Some(map.to_vec()), ..Row::of(id) };
     let deletes = [with(1, &[("a", Some(1)), ("b", Some(2))]), with(2, &[("c", Some(3))])];
     let inserts = [with(1, &[("b", Some(2)), ("a", Some(1))])];
     let (went, came, carried_over) = run(&deletes, &inserts, 10, PLENTY);
@@ -377,11 +383,7 @@ proptest! {
 
 #[test]
 fn slices_of_a_longer_batch_are_compared_by_their_own_rows() {
-    let with = |id, map: &[(&'static str, Option<i32>)]| Row {
-        map: Some(map.to_vec()),
-        list: Some(vec![Some(7)]),
-        ..Row::of(id)
-    };
+    let with = |id, map: &[TextEntry]| Row { map: Some(map.to_vec()), list: Some(vec![Some(7)]), ..Row::of(id) };
     let whole = batch(&[with(1, &[("a", Some(1))]), with(2, &[("b", Some(2)), ("c", None)]), with(3, &[])]);
     let went = ChangeBatch { change: Change::Delete, columns: Columns::All, rows: whole.slice(1, 2) };
     let came = ChangeBatch {
