@@ -83,7 +83,7 @@ pub enum StageError {
         /// The target table.
         table: String,
         /// Why.
-        source: iceberg::Error,
+        source: Box<iceberg::Error>,
     },
     /// A batch that is not shaped as the write schema.
     #[error("column {column} of a batch for {table} is {found}, where {expected} belongs")]
@@ -111,7 +111,7 @@ pub enum StageError {
         /// The file.
         location: String,
         /// The storage's answer.
-        source: StorageError,
+        source: Box<StorageError>,
     },
     /// The task that uploads a file ended without an answer.
     #[error("upload of {location} was cut off")]
@@ -125,7 +125,16 @@ pub enum StageError {
         /// The file.
         location: String,
         /// Why.
-        source: iceberg::Error,
+        source: Box<iceberg::Error>,
+    },
+    /// Staging failed, and what was staged could not be removed.
+    #[error("{failure}; {} files stayed behind, for the job's next run to remove", locations.len())]
+    LeftBehind {
+        /// What failed first.
+        #[source]
+        failure: Box<StageError>,
+        /// Locations where files may still be.
+        locations: Vec<String>,
     },
     /// Keys could not be compared.
     #[error("compare keys of {table}")]
@@ -135,6 +144,16 @@ pub enum StageError {
         /// Why.
         source: arrow::error::ArrowError,
     },
+}
+
+impl StageError {
+    /// Locations where files of the failed attempt may still be.
+    pub fn left_behind(&self) -> &[String] {
+        match self {
+            Self::LeftBehind { locations, .. } => locations,
+            _ => &[],
+        }
+    }
 }
 
 impl Classified for StageError {
@@ -149,6 +168,7 @@ impl Classified for StageError {
             | Self::Layout { .. }
             | Self::Schema { .. } => Class::Refused,
             Self::Upload { source, .. } => source.class(),
+            Self::LeftBehind { failure, .. } => failure.class(),
             Self::CutOff { .. } => Class::Interrupted,
             Self::Shape { .. } | Self::Encode { .. } | Self::Describe { .. } | Self::Keys { .. } => Class::Bug,
         }

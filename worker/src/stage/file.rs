@@ -9,6 +9,7 @@ use iceferry_common::storage::Storage;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::errors::ParquetError;
+use parquet::file::metadata::ParquetMetaData;
 use parquet::file::properties::WriterProperties;
 use tokio::runtime::Handle;
 
@@ -24,7 +25,7 @@ pub(super) struct Form {
     /// What they hold.
     pub(super) content: StagedContent,
     /// Their columns.
-    pub(super) layout: Layout,
+    pub(super) layout: Arc<Layout>,
     /// Settings of the encoder.
     pub(super) properties: WriterProperties,
     /// The fields that they delete by; empty for data files.
@@ -58,7 +59,7 @@ impl OpenFile {
     ) -> Result<Self, StageError> {
         let (upload, sink) = match Upload::begin(storage, runtime, &location) {
             Ok(begun) => begun,
-            Err(source) => return Err(StageError::Upload { location, source }),
+            Err(source) => return Err(StageError::Upload { location, source: Box::new(source) }),
         };
         let options = ArrowWriterOptions::new()
             .with_properties(form.properties.clone())
@@ -99,46 +100,60 @@ impl OpenFile {
         self.writer.bytes_written() as u64 + self.row_group_bytes()
     }
 
-    /// Writes the footer and lets the upload complete.
+    /// Writes the footer and lets the upload complete. When that fails, the upload has ended.
     pub(super) fn close(mut self, form: &Form, runtime: &Handle) -> Result<ClosedFile, StageError> {
         let footer = match self.writer.finish() {
             Ok(footer) => footer,
             Err(error) => return Err(self.failed(error, runtime)),
         };
+        // Before the upload is told to complete, so that a file that cannot be described is never there.
+        let file = match self.describe(form, &footer) {
+            Ok(file) => file,
+            Err(source) => {
+                self.end_upload(runtime);
+                return Err(StageError::Describe { location: self.location.clone(), source: Box::new(source) });
+            }
+        };
         if let Err(error) = self.writer.inner_mut().complete() {
             return Err(self.failed(error.into(), runtime));
         }
-        let describing = |source| StageError::Describe { location: self.location.clone(), source };
-        let size_bytes = self.writer.inner().written();
+        let upload = self.upload.take().ok_or_else(|| StageError::CutOff { location: self.location.clone() })?;
+        Ok(ClosedFile { file, upload })
+    }
+
+    fn describe(&self, form: &Form, footer: &ParquetMetaData) -> iceberg::Result<StagedFile> {
         let closed = Closed {
             location: &self.location,
-            size_bytes,
-            footer: &footer,
+            size_bytes: self.writer.inner().written(),
+            footer,
             nans: &self.nans,
             equality_ids: &form.equality_ids,
         };
-        let data_file = describe(&form.layout, &closed).map_err(describing)?;
+        let data_file = describe(&form.layout, &closed)?;
         let record_count = data_file.record_count();
         let unpartitioned = StructType::new(Vec::new());
-        let data_file =
-            serialize_data_file_to_json(data_file, &unpartitioned, form.format_version).map_err(describing)?;
-        let upload = self.upload.take().ok_or_else(|| StageError::CutOff { location: self.location.clone() })?;
-        let location = self.location.clone();
-        Ok(ClosedFile {
-            file: StagedFile { location, content: form.content, record_count, size_bytes, data_file },
-            upload,
+        Ok(StagedFile {
+            location: self.location.clone(),
+            content: form.content,
+            record_count,
+            size_bytes: closed.size_bytes,
+            data_file: serialize_data_file_to_json(data_file, &unpartitioned, form.format_version)?,
         })
     }
 
-    /// What made a call on this file fail: the storage's own answer, if it was the storage.
+    /// What made a call on this file fail: the storage's own answer, if it was the storage. The upload has ended.
     pub(super) fn failed(mut self, error: ParquetError, runtime: &Handle) -> StageError {
-        self.writer.inner_mut().discard();
         let location = self.location.clone();
-        match self.upload.take().map(|upload| runtime.block_on(upload.ended())) {
-            Some(Ended::Failed(source)) => StageError::Upload { location, source },
+        match self.end_upload(runtime) {
+            Some(Ended::Failed(source)) => StageError::Upload { location, source: Box::new(source) },
             Some(Ended::CutOff) => StageError::CutOff { location },
             Some(Ended::Well) | None => StageError::Encode { location, source: error },
         }
+    }
+
+    fn end_upload(&mut self, runtime: &Handle) -> Option<Ended> {
+        self.writer.inner_mut().discard();
+        self.upload.take().map(|upload| runtime.block_on(upload.ended()))
     }
 
     /// Gives the file up. The upload ends on its own.

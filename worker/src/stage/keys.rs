@@ -62,6 +62,11 @@ impl UniqueKeys {
         Ok(Self { converter, deleted: Seen::default(), inserted: Seen::default(), bytes_max, full: false })
     }
 
+    /// Memory that the keys may take.
+    pub(super) fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
     /// Looks at the key columns of a batch.
     pub(super) fn look(&mut self, change: Change, key: &[ArrayRef]) -> Result<Looked, ArrowError> {
         if self.full {

@@ -46,8 +46,8 @@ pub(super) struct Leaf {
 impl Layout {
     /// The layout for `schema` in files of `table`.
     pub(super) fn new(table: &str, schema: SchemaRef, settings: &ParquetSettings) -> Result<Self, StageError> {
-        let arrow =
-            schema_to_arrow_schema(&schema).map_err(|source| StageError::Schema { table: table.to_owned(), source })?;
+        let arrow = schema_to_arrow_schema(&schema)
+            .map_err(|source| StageError::Schema { table: table.to_owned(), source: Box::new(source) })?;
         let fields = schema.as_struct().fields();
         let columns = fields.iter().map(|field| {
             parquet_field(field).map(Arc::new).map_err(|source| StageError::Layout {
@@ -83,7 +83,7 @@ pub(super) fn key_schema(table: &str, schema: &Schema, key: &[i32]) -> Result<Sc
         .with_fields(fields)
         .build()
         .map(Arc::new)
-        .map_err(|source| StageError::Schema { table: table.to_owned(), source })
+        .map_err(|source| StageError::Schema { table: table.to_owned(), source: Box::new(source) })
 }
 
 fn collect_leaves(

@@ -155,3 +155,48 @@ impl Write for Sink {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use iceferry_common::storage::StorageProperties;
+
+    use super::*;
+
+    #[test]
+    fn only_a_completed_upload_can_be_seen() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let storage = Storage::new(StorageProperties::default());
+        let folder = tempfile::tempdir().unwrap();
+        // One that the storage takes at once, one in parts.
+        for bytes in [10, 25 << 20] {
+            for complete in [false, true] {
+                let path = folder.path().join(format!("{bytes}-{complete}"));
+                let location = path.display().to_string();
+                let (upload, mut sink) = Upload::begin(&storage, runtime.handle(), &location).unwrap();
+                sink.write_all(&vec![7; bytes]).unwrap();
+                assert_eq!(sink.written(), bytes as u64);
+                if complete {
+                    sink.complete().unwrap();
+                }
+                drop(sink);
+                assert!(matches!(runtime.block_on(upload.ended()), Ended::Well));
+                assert_eq!(std::fs::metadata(&path).ok().map(|found| found.len()), complete.then_some(bytes as u64));
+            }
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "no parts are left");
+    }
+
+    #[test]
+    fn a_discarded_sink_takes_nothing_more() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let storage = Storage::new(StorageProperties::default());
+        let folder = tempfile::tempdir().unwrap();
+        let location = folder.path().join("file").display().to_string();
+        let (upload, mut sink) = Upload::begin(&storage, runtime.handle(), &location).unwrap();
+        sink.discard();
+        assert!(sink.write_all(b"late").is_err());
+        assert!(sink.complete().is_err());
+        assert!(matches!(runtime.block_on(upload.ended()), Ended::Well));
+        assert!(!folder.path().join("file").exists());
+    }
+}

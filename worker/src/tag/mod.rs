@@ -54,12 +54,17 @@ impl<E: Classified + 'static> Classified for TagError<E> {
 /// With [`CarryOver::Cancel`] the reader gives its DELETE batches first. Batches come out with all columns, save that
 /// DELETE rows are projected to the columns `key`, by index, unless that is empty. At most `memory_bytes_max` are held:
 /// beyond it the rest is carried as it comes, which is right as well, only more to write.
-pub fn tag<I, E>(reader: I, carry_over: CarryOver, key: &[usize], memory_bytes_max: usize) -> Tagged<I::IntoIter>
+pub fn tag<I, E>(
+    reader: I,
+    carry_over: CarryOver,
+    key: impl Into<Vec<usize>>,
+    memory_bytes_max: u64,
+) -> Tagged<I::IntoIter>
 where
     I: IntoIterator<Item = Result<ChangeBatch, E>>,
 {
     let held = match carry_over {
-        CarryOver::Cancel => Some(Held::new(key.to_vec())),
+        CarryOver::Cancel => Some(Held::new(key.into())),
         CarryOver::Keep => None,
     };
     Tagged { reader: reader.into_iter().fuse(), held, memory_bytes_max, ready: VecDeque::new(), carried_over: 0 }
@@ -70,7 +75,7 @@ pub struct Tagged<I> {
     reader: Fuse<I>,
     /// Absent when nothing cancels, or no longer does.
     held: Option<Held>,
-    memory_bytes_max: usize,
+    memory_bytes_max: u64,
     ready: VecDeque<ChangeBatch>,
     carried_over: u64,
 }
@@ -91,7 +96,7 @@ impl<I> Tagged<I> {
             (_, Columns::Key) => self.ready.push_back(batch),
             (Change::Delete, Columns::All) => {
                 held.hold(batch.rows).map_err(TagError::Compare)?;
-                if held.memory_bytes() > self.memory_bytes_max {
+                if held.memory_bytes() as u64 > self.memory_bytes_max {
                     tracing::debug!(
                         rows = held.len(),
                         bytes = held.memory_bytes(),

@@ -13,6 +13,12 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// An entry of a map.
+type TextEntry = (&'static str, Option<i32>);
+
+/// A struct of a number and a map.
+type Inner = (Option<i64>, Vec<(i32, i32)>);
+
 /// One row: an id, a float by its bits, text, bytes, a list, a map in the order of writing, a struct with a map inside.
 #[derive(Debug, Clone, PartialEq)]
 struct Row {
@@ -21,8 +27,8 @@ struct Row {
     text: Option<&'static str>,
     bytes: Option<Vec<u8>>,
     list: Option<Vec<Option<i32>>>,
-    map: Option<Vec<(&'static str, Option<i32>)>>,
-    inner: Option<(Option<i64>, Vec<(i32, i32)>)>,
+    map: Option<Vec<TextEntry>>,
+    inner: Option<Inner>,
 }
 
 impl Row {
@@ -189,9 +195,9 @@ fn minus(minuend: &Counts, subtrahend: &Counts) -> Counts {
 }
 
 /// Runs the step; gives the rows that went, those that came, and the pairs that cancelled.
-fn run(deletes: &[Row], inserts: &[Row], size: usize, memory_bytes_max: usize) -> (Counts, Counts, u64) {
+fn run(deletes: &[Row], inserts: &[Row], size: usize, memory_bytes_max: u64) -> (Counts, Counts, u64) {
     let input = changes(Change::Delete, deletes, size).into_iter().chain(changes(Change::Insert, inserts, size));
-    let mut tagged = tag(input, CarryOver::Cancel, &[], memory_bytes_max);
+    let mut tagged = tag(input, CarryOver::Cancel, Vec::new(), memory_bytes_max);
     let (mut went, mut came) = (Vec::new(), Vec::new());
     for batch in tagged.by_ref() {
         let batch = batch.unwrap();
@@ -204,11 +210,11 @@ fn run(deletes: &[Row], inserts: &[Row], size: usize, memory_bytes_max: usize) -
     (counts(went), counts(came), tagged.carried_over())
 }
 
-const PLENTY: usize = 1 << 30;
+const PLENTY: u64 = 1 << 30;
 
 #[test]
 fn a_map_is_what_its_entries_are_in_any_order() {
-    let with = |id, map: &[(&'static str, Option<i32>)]| Row { map: Some(map.to_vec()), ..Row::of(id) };
+    let with = |id, map: &[TextEntry]| Row { map: Some(map.to_vec()), ..Row::of(id) };
     let deletes = [with(1, &[("a", Some(1)), ("b", Some(2))]), with(2, &[("c", Some(3))])];
     let inserts = [with(1, &[("b", Some(2)), ("a", Some(1))])];
     let (went, came, carried_over) = run(&deletes, &inserts, 10, PLENTY);
@@ -247,7 +253,7 @@ fn one_went_cancels_one_came() {
 fn a_batch_in_which_nothing_cancels_passes_untouched() {
     let input =
         changes(Change::Delete, &[Row::of(1)], 10).into_iter().chain(changes(Change::Insert, &[Row::of(2)], 10));
-    let out: Vec<_> = tag(input, CarryOver::Cancel, &[0], PLENTY).map(Result::unwrap).collect();
+    let out: Vec<_> = tag(input, CarryOver::Cancel, &[0][..], PLENTY).map(Result::unwrap).collect();
     assert_eq!(out.len(), 2);
     assert_eq!((out[0].change, out[0].columns), (Change::Insert, Columns::All));
     assert_eq!((out[1].change, out[1].columns), (Change::Delete, Columns::Key));
@@ -258,7 +264,7 @@ fn a_batch_in_which_nothing_cancels_passes_untouched() {
 fn equal_keys_with_other_columns_do_not_cancel() {
     let after = Row { text: Some("a"), ..Row::of(1) };
     let input = changes(Change::Delete, &[Row::of(1)], 10).into_iter().chain(changes(Change::Insert, &[after], 10));
-    let out: Vec<_> = tag(input, CarryOver::Cancel, &[0], PLENTY).map(Result::unwrap).collect();
+    let out: Vec<_> = tag(input, CarryOver::Cancel, &[0][..], PLENTY).map(Result::unwrap).collect();
     assert_eq!(out.iter().map(|batch| batch.rows.num_rows()).sum::<usize>(), 2);
 }
 
@@ -273,7 +279,7 @@ fn what_does_not_fit_into_memory_is_carried_as_it_comes() {
 fn kept_batches_pass_as_they_are() {
     let all = [Row::of(1), Row::of(2)];
     let input = changes(Change::Insert, &all, 1).into_iter().chain(changes(Change::Delete, &all, 2));
-    let mut tagged = tag(input, CarryOver::Keep, &[0], 0);
+    let mut tagged = tag(input, CarryOver::Keep, &[0][..], 0);
     let out: Vec<_> = tagged.by_ref().map(Result::unwrap).collect();
     let seen: Vec<_> = out.iter().map(|batch| (batch.change, batch.columns, batch.rows.num_rows())).collect();
     assert_eq!(
@@ -286,7 +292,7 @@ fn kept_batches_pass_as_they_are() {
 #[test]
 fn a_reader_that_fails_gives_its_error_and_no_deletes() {
     let input = changes(Change::Delete, &[Row::of(1)], 1).into_iter().chain([Err(TagTestError)]);
-    let out: Vec<_> = tag(input, CarryOver::Cancel, &[], PLENTY).collect();
+    let out: Vec<_> = tag(input, CarryOver::Cancel, Vec::new(), PLENTY).collect();
     assert!(matches!(out.as_slice(), [Err(TagError::Read(TagTestError))]), "{out:?}");
 }
 
@@ -377,11 +383,7 @@ proptest! {
 
 #[test]
 fn slices_of_a_longer_batch_are_compared_by_their_own_rows() {
-    let with = |id, map: &[(&'static str, Option<i32>)]| Row {
-        map: Some(map.to_vec()),
-        list: Some(vec![Some(7)]),
-        ..Row::of(id)
-    };
+    let with = |id, map: &[TextEntry]| Row { map: Some(map.to_vec()), list: Some(vec![Some(7)]), ..Row::of(id) };
     let whole = batch(&[with(1, &[("a", Some(1))]), with(2, &[("b", Some(2)), ("c", None)]), with(3, &[])]);
     let went = ChangeBatch { change: Change::Delete, columns: Columns::All, rows: whole.slice(1, 2) };
     let came = ChangeBatch {
@@ -389,7 +391,7 @@ fn slices_of_a_longer_batch_are_compared_by_their_own_rows() {
         columns: Columns::All,
         rows: batch(&[with(2, &[("c", None), ("b", Some(2))])]),
     };
-    let mut tagged = tag([Ok::<_, TagTestError>(went), Ok(came)], CarryOver::Cancel, &[], PLENTY);
+    let mut tagged = tag([Ok::<_, TagTestError>(went), Ok(came)], CarryOver::Cancel, Vec::new(), PLENTY);
     let out: Vec<_> = tagged.by_ref().map(Result::unwrap).collect();
     assert_eq!(tagged.carried_over(), 1);
     assert_eq!(out.len(), 1);
