@@ -89,6 +89,9 @@ pub trait Catalog: Debug + Send + Sync {
     async fn ensure_table(&self, table: &TableIdent, creation: TableCreation) -> Result<LoadedTable, CatalogError>;
 
     /// Changes the table in one step, if it still meets the requirements. `base` is the table as the updates take it.
+    ///
+    /// The hadoop and sql catalogs conflict whenever the table moved since `base`. A rest catalog puts the updates onto
+    /// whatever the table is by then, as long as the requirements hold: what must not have moved has to be among them.
     async fn commit(
         &self,
         base: &LoadedTable,

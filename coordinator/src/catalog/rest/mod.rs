@@ -1,5 +1,8 @@
 //! The REST catalog, as the Iceberg REST specification has it. The server checks requirements and applies updates;
 //! what matters here is to tell a commit that was certainly refused from one whose answer was lost.
+//!
+//! Other than the catalogs that swap one metadata file for the next, a server takes updates onto whatever the table is by
+//! then, as long as the requirements hold. What must not have moved has to be among the requirements.
 
 mod authorization;
 mod http;
@@ -63,8 +66,9 @@ impl RestCatalog {
             return Err(CatalogError::Corrupt { act: act.to_owned(), problem });
         };
         let mut storage = self.storage.clone();
-        let config = answer.config.unwrap_or_default();
-        storage.0.extend(config.into_iter().filter_map(|(key, value)| Some((key, value?))));
+        // A token in a table's settings is for the catalog, and no business of those who read files.
+        let config = answer.config.unwrap_or_default().into_iter().filter(|(key, _)| key != "token");
+        storage.0.extend(config.filter_map(|(key, value)| Some((key, value?))));
         Ok(LoadedTable {
             ident: table.clone(),
             metadata: Arc::new(metadata),
@@ -249,13 +253,12 @@ impl Catalog for RestCatalog {
         let body = wire::CreateNamespace { namespace, properties: HashMap::new() };
         match self.http.post(&self.paths.namespaces(), &body).await {
             Ok(_) => Ok(()),
-            Err(failure) if failure.is_status(StatusCode::CONFLICT) => Ok(()),
-            // A lost answer is settled by looking; a namespace is nobody's in particular.
-            Err(failure @ Failure::Lost(_)) => match self.has_namespace(namespace, &act).await {
+            // Somebody else made it, or the answer was lost, or the server failed over two who made it at once: it
+            // is nobody's in particular, so what counts is whether it is there.
+            Err(failure) => match self.has_namespace(namespace, &act).await {
                 Ok(true) => Ok(()),
                 _ => Err(failure.into_error(&act)),
             },
-            Err(failure) => Err(failure.into_error(&act)),
         }
     }
 

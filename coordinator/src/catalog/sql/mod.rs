@@ -181,16 +181,24 @@ impl SqlCatalog {
         Ok(format!("{warehouse}/{}", parts.join("/")))
     }
 
-    /// Writes a metadata file under a name that nobody else has.
+    /// Writes a metadata file under a name that nobody else has: whatever is there under it, or comes to be there by a
+    /// write that seemed to fail, is ours.
     async fn write(&self, act: &str, location: &str, encoded: &Encoded) -> Result<(), CatalogError> {
-        match self.storage.create(location, encoded.bytes.clone()).await {
-            Ok(Created::New) => Ok(()),
-            Ok(Created::AlreadyThere) => {
-                let problem = format!("{location} is there already, although its name is new");
-                Err(CatalogError::Refused { act: act.to_owned(), problem })
-            }
-            Err(source) => Err(CatalogError::Storage { act: act.to_owned(), source }),
-        }
+        let source = match self.storage.create(location, encoded.bytes.clone()).await {
+            Ok(Created::New) => return Ok(()),
+            // A store that tried twice finds its own first try.
+            Ok(Created::AlreadyThere) => match self.storage.read(location).await {
+                Ok(bytes) if bytes == encoded.bytes => return Ok(()),
+                Ok(_) => {
+                    let problem = format!("{location} is there already, although its name is new");
+                    return Err(CatalogError::Refused { act: act.to_owned(), problem });
+                }
+                Err(source) => source,
+            },
+            Err(source) => source,
+        };
+        self.discard(location).await;
+        Err(CatalogError::Storage { act: act.to_owned(), source })
     }
 
     /// Removes a metadata file of our own that certainly no row names.
