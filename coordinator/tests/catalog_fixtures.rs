@@ -1,6 +1,8 @@
 //! Tables that Spark with Iceberg Java wrote, in a Hadoop warehouse at `ICEFERRY_TEST_HADOOP_WAREHOUSE`: all load, and
 //! nothing that their metadata says is lost when a commit writes it again.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests may panic")]
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,8 @@
 //! Catalogs that other tools share with us: pyiceberg opens what we made, we open what it made, and each sees the
 //! other's commits. Needs a Python with pyiceberg and pyarrow at `ICEFERRY_TEST_PYTHON`.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests may panic")]
+
 use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;

@@ -110,7 +110,7 @@ impl Database {
             let closed = connection.map_err(|error| failed(act, &error))?.close().await;
             closed.map_err(|error| failed(act, &error))
         };
-        reached.get_or_try_init(|| connect).await.map(|()| ())
+        reached.get_or_try_init(|| connect).await.copied()
     }
 
     /// The rows of a query. Parameters are written `$1`, `$2`, which both databases take.

@@ -156,8 +156,7 @@ impl SqlCatalog {
 
     async fn loaded(&self, table: &TableIdent, location: String) -> Result<LoadedTable, CatalogError> {
         let act = || format!("load table {table}");
-        let bytes =
-            self.storage.read(&location).await.map_err(|source| CatalogError::Storage { act: act(), source })?;
+        let bytes = self.storage.read(&location).await.map_err(|source| CatalogError::storage(act(), source))?;
         Ok(LoadedTable {
             ident: table.clone(),
             metadata: Arc::new(metadata::parse(&bytes, &location)?),
@@ -198,7 +197,7 @@ impl SqlCatalog {
             Err(source) => source,
         };
         self.discard(location).await;
-        Err(CatalogError::Storage { act: act.to_owned(), source })
+        Err(CatalogError::storage(act, source))
     }
 
     /// Removes a metadata file of our own that certainly no row names.
@@ -220,7 +219,7 @@ impl SqlCatalog {
         let Changed { metadata, expired } = match metadata::change(base, requirements, updates, &act) {
             Ok(changed) => changed,
             Err(NotChanged::Conflicted) => return Ok(CommitOutcome::Conflicted),
-            Err(NotChanged::Refused(error)) => return Err(error),
+            Err(NotChanged::Refused(error)) => return Err(*error),
         };
         let encoded = metadata::encode(&metadata, &act)?;
         // The swap below decides. This look only saves the file of a commit that has lost already.
