@@ -102,8 +102,8 @@ fn snapshot(base: &LoadedTable) -> (Vec<TableRequirement>, Vec<TableUpdate>, i64
 /// Commits of snapshots from many tasks at once: all are there in one chain, each once.
 pub(super) async fn chain_in_parallel(catalogs: Vec<Arc<dyn Catalog>>, table: &TableIdent, each: usize) {
     let mut tasks = Vec::new();
-    for catalog in catalogs.iter().cloned() {
-        let table = table.clone();
+    for catalog in &catalogs {
+        let (catalog, table) = (Arc::clone(catalog), table.clone());
         tasks.push(tokio::spawn(async move {
             let mut done = Vec::new();
             while done.len() < each {
