@@ -60,7 +60,7 @@ pub enum CatalogError {
         /// What was being done.
         act: String,
         /// Why.
-        source: StorageError,
+        source: Box<StorageError>,
     },
     /// The iceberg crate refused or failed.
     #[error("{act}")]
@@ -78,6 +78,13 @@ pub enum CatalogError {
         /// What happened, without secrets.
         problem: String,
     },
+}
+
+impl CatalogError {
+    /// Storage failed in the middle of an act.
+    pub(crate) fn storage(act: impl Into<String>, source: StorageError) -> Self {
+        Self::Storage { act: act.into(), source: Box::new(source) }
+    }
 }
 
 impl Classified for CatalogError {

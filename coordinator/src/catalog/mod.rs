@@ -119,6 +119,9 @@ pub trait Catalog: Debug + Send + Sync {
 
     /// Changes the table in one step, if it still meets the requirements. `base` is the table as the updates take it; where
     /// it is staged, the table must not be there, and is made with the updates.
+    ///
+    /// The hadoop and sql catalogs conflict whenever the table moved since `base`. A rest catalog puts the updates onto
+    /// whatever the table is by then, as long as the requirements hold: what must not have moved has to be among them.
     async fn commit(
         &self,
         base: &LoadedTable,

@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use iceberg::spec::{FormatVersion, ListType, MapType, NestedField, PrimitiveType, Schema, StructType, Type};
+use iceberg::spec::{
+    FormatVersion, ListType, MapType, NestedField, Operation, PrimitiveType, Schema, Snapshot, SnapshotReference,
+    SnapshotRetention, StructType, Summary, Type,
+};
 use iceberg::{TableIdent, TableRequirement, TableUpdate};
 
 use super::{Catalog, CommitOutcome, LoadedTable, TableCreation};
@@ -63,6 +66,76 @@ pub(super) fn committed(outcome: CommitOutcome) -> LoadedTable {
         CommitOutcome::Committed(table) => table,
         other => panic!("not committed: {other:?}"),
     }
+}
+
+/// Requirements and updates that put one empty snapshot on top of main, as a commit of files does.
+fn snapshot(base: &LoadedTable) -> (Vec<TableRequirement>, Vec<TableUpdate>, i64) {
+    let metadata = &base.metadata;
+    let parent = metadata.current_snapshot_id();
+    let id = i64::from_ne_bytes(uuid::Uuid::new_v4().as_bytes()[..8].try_into().unwrap()) & i64::MAX;
+    let summary = Summary { operation: Operation::Append, additional_properties: HashMap::new() };
+    let snapshot = Snapshot::builder()
+        .with_snapshot_id(id)
+        .with_parent_snapshot_id(parent)
+        .with_sequence_number(metadata.next_sequence_number())
+        .with_timestamp_ms(iceferry_common::clock::unix_ms().max(metadata.last_updated_ms()))
+        .with_manifest_list(format!("{}/metadata/snap-{id}.avro", metadata.location()))
+        .with_summary(summary)
+        .with_schema_id(metadata.current_schema_id());
+    let snapshot = if metadata.format_version() >= FormatVersion::V3 {
+        snapshot.with_row_range(metadata.next_row_id(), 0).build()
+    } else {
+        snapshot.build()
+    };
+    let retention =
+        SnapshotRetention::Branch { min_snapshots_to_keep: None, max_snapshot_age_ms: None, max_ref_age_ms: None };
+    let reference = SnapshotReference { snapshot_id: id, retention };
+    let requirements = vec![
+        TableRequirement::UuidMatch { uuid: metadata.uuid() },
+        TableRequirement::RefSnapshotIdMatch { r#ref: "main".into(), snapshot_id: parent },
+    ];
+    let updates =
+        vec![TableUpdate::AddSnapshot { snapshot }, TableUpdate::SetSnapshotRef { ref_name: "main".into(), reference }];
+    (requirements, updates, id)
+}
+
+/// Commits of snapshots from many tasks at once: all are there in one chain, each once.
+pub(super) async fn chain_in_parallel(catalogs: Vec<Arc<dyn Catalog>>, table: &TableIdent, each: usize) {
+    let mut tasks = Vec::new();
+    for catalog in &catalogs {
+        let (catalog, table) = (Arc::clone(catalog), table.clone());
+        tasks.push(tokio::spawn(async move {
+            let mut done = Vec::new();
+            while done.len() < each {
+                let base = catalog.load_table(&table).await.unwrap();
+                let (requirements, updates, id) = snapshot(&base);
+                match catalog.commit(&base, requirements, updates).await {
+                    CommitOutcome::Committed(after) => {
+                        assert!(after.metadata.snapshot_by_id(id).is_some());
+                        done.push(id);
+                    }
+                    CommitOutcome::Conflicted => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+            done
+        }));
+    }
+    let mut expected = Vec::new();
+    for task in tasks {
+        expected.extend(task.await.unwrap());
+    }
+    let end = catalogs[0].load_table(table).await.unwrap();
+    let mut found = Vec::new();
+    let mut next = end.metadata.current_snapshot();
+    while let Some(snapshot) = next {
+        found.push(snapshot.snapshot_id());
+        next = snapshot.parent_snapshot_id().and_then(|id| end.metadata.snapshot_by_id(id));
+    }
+    found.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+    assert_eq!(end.metadata.last_sequence_number() as usize, expected.len());
 }
 
 /// Commits that add to a counter from many tasks at once: each must count exactly once, whoever wins.

@@ -86,10 +86,10 @@ impl Folder<'_> {
             Ok(Created::AlreadyThere) => return Published::Taken,
             Err(source) if source.class() == Class::Transient => {
                 if !self.holds(&location, &encoded.bytes).await {
-                    return Published::Unclear(CatalogError::Storage { act: act.to_owned(), source });
+                    return Published::Unclear(CatalogError::storage(act, source));
                 }
             }
-            Err(source) => return Published::Failed(CatalogError::Storage { act: act.to_owned(), source }),
+            Err(source) => return Published::Failed(CatalogError::storage(act, source)),
         }
         self.give_way_to_other_spelling(number, &name, act).await.unwrap_or(Published::Ours(location))
     }
@@ -102,7 +102,7 @@ impl Folder<'_> {
     /// A writer that compresses and one that does not create different names for one version, and both succeed. Each
     /// looks for the other's file after its own is there, so at least one sees it and gives way.
     async fn give_way_to_other_spelling(&self, number: u32, ours: &str, act: &str) -> Option<Published> {
-        let failed = |source| CatalogError::Storage { act: act.to_owned(), source };
+        let failed = |source| CatalogError::storage(act, source);
         for other in versions::spellings(number) {
             if other == ours {
                 continue;

@@ -56,7 +56,7 @@ impl HadoopCatalog {
 
     async fn try_load(&self, table: &TableIdent) -> Result<Option<LoadedTable>, CatalogError> {
         let folder = self.folder(table)?;
-        let failed = |source: StorageError| CatalogError::Storage { act: format!("load table {table}"), source };
+        let failed = |source: StorageError| CatalogError::storage(format!("load table {table}"), source);
         let mut loads = 1;
         loop {
             let Some(newest) = folder.newest().await.map_err(failed)? else {
@@ -96,7 +96,7 @@ impl HadoopCatalog {
         updates: Vec<TableUpdate>,
     ) -> Result<CommitOutcome, CatalogError> {
         let act = format!("commit to table {}", base.ident);
-        let failed = |source: StorageError| CatalogError::Storage { act: act.clone(), source };
+        let failed = |source: StorageError| CatalogError::storage(&act, source);
         let folder = self.folder(&base.ident)?;
         // A staged table has no version yet; its first is 1.
         let version = match base.is_staged() {
@@ -106,7 +106,7 @@ impl HadoopCatalog {
         let Changed { metadata, expired } = match metadata::change(base, requirements, updates, &act) {
             Ok(changed) => changed,
             Err(NotChanged::Conflicted) => return Ok(CommitOutcome::Conflicted),
-            Err(NotChanged::Refused(error)) => return Err(error),
+            Err(NotChanged::Refused(error)) => return Err(*error),
         };
         if metadata.location() != base.metadata.location() {
             let problem = "the place of a table in a hadoop catalog follows from its name and cannot change".into();

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::super::testing::{self, committed, count_in_parallel, number, set, set_once, table};
+use super::super::testing::{self, chain_in_parallel, committed, count_in_parallel, number, set, set_once, table};
 use super::*;
 
 fn catalog(warehouse: &str) -> Arc<dyn Catalog> {
@@ -171,6 +171,18 @@ async fn eight_committers_at_once_count_exactly() {
     count_in_parallel(catalogs, &place.table, 5).await;
     assert!(place.metadata("v41.metadata.json").exists());
     assert!(!place.metadata("v42.metadata.json").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn snapshots_of_many_committers_are_one_chain_in_every_format_version() {
+    let folder = tempfile::tempdir().unwrap();
+    let catalogs: Vec<_> = (0..4).map(|_| catalog(&folder.path().display().to_string())).collect();
+    for format_version in [iceberg::spec::FormatVersion::V2, iceberg::spec::FormatVersion::V3] {
+        let table = table(&["ns"], &format_version.to_string());
+        let creation = TableCreation { format_version, ..testing::creation(&[]) };
+        catalogs[0].ensure_table(&table, creation).await.unwrap();
+        chain_in_parallel(catalogs.clone(), &table, 5).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

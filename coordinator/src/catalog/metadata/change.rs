@@ -20,7 +20,7 @@ pub(crate) enum NotChanged {
     /// The base does not meet a requirement.
     Conflicted,
     /// The updates do not fit the base.
-    Refused(CatalogError),
+    Refused(Box<CatalogError>),
 }
 
 /// The base with the updates, when it meets the requirements.
@@ -32,10 +32,10 @@ pub(crate) fn change(
 ) -> Result<Changed, NotChanged> {
     // The iceberg crate drops branches and tags of version 1 metadata when it parses, so writing it back would lose them.
     if base.metadata.format_version() == FormatVersion::V1 {
-        return Err(NotChanged::Refused(CatalogError::Refused {
+        return Err(NotChanged::Refused(Box::new(CatalogError::Refused {
             act: act.to_owned(),
             problem: "the table has format version 1, which is only read; set its property format-version to 2".into(),
-        }));
+        })));
     }
     for requirement in requirements {
         requirement.check(Some(&base.metadata)).map_err(|error| not_changed(error, act))?;
@@ -57,10 +57,10 @@ fn not_changed(error: iceberg::Error, act: &str) -> NotChanged {
     if error.kind() == ErrorKind::CatalogCommitConflicts {
         return NotChanged::Conflicted;
     }
-    NotChanged::Refused(CatalogError::Refused {
+    NotChanged::Refused(Box::new(CatalogError::Refused {
         act: act.to_owned(),
         problem: format!("the updates do not fit the table: {}", error.message()),
-    })
+    }))
 }
 
 #[cfg(test)]

@@ -1,7 +1,11 @@
 //! The REST catalog, as the Iceberg REST specification has it. The server checks requirements and applies updates;
 //! what matters here is to tell a commit that was certainly refused from one whose answer was lost.
+//!
+//! Other than the catalogs that swap one metadata file for the next, a server takes updates onto whatever the table is by
+//! then, as long as the requirements hold. What must not have moved has to be among the requirements.
 
 mod authorization;
+mod config;
 mod http;
 mod paths;
 mod wire;
@@ -14,11 +18,10 @@ use iceberg::spec::{FormatVersion, SortOrder, TableMetadata, UnboundPartitionSpe
 use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
 use iceferry_common::storage::{Storage, StorageProperties};
 use reqwest::StatusCode;
-use url::Url;
 
 use self::http::{Failure, Http};
 use self::paths::Paths;
-use super::properties::{Properties, property};
+use super::properties::Properties;
 use super::{Catalog, CatalogError, CommitOutcome, LoadedTable, TableCreation, metadata};
 
 /// The last added schema, spec or order, in updates that make it the current one.
@@ -40,13 +43,13 @@ impl RestCatalog {
     /// The catalog that the properties describe, after asking the server for its configuration.
     pub(super) async fn open(given: &Properties) -> Result<Self, CatalogError> {
         let uri = given.required("uri", "rest")?;
-        let shown = shown(uri)?;
+        let shown = config::shown(uri)?;
         let http = Http::new(given)?;
-        let config = ask_config(&http, uri, given.get("warehouse"), &shown).await?;
-        let merged = merge(config, given);
+        let answer = config::ask_config(&http, uri, given.get("warehouse"), &shown).await?;
+        let merged = config::merge(answer, given);
         let uri = merged.required("uri", "rest")?;
         Ok(Self {
-            shown: self::shown(uri)?,
+            shown: config::shown(uri)?,
             // The server may have added headers, a token, or a way to sign that is not there yet.
             http: Http::new(&merged)?,
             paths: Paths::new(uri, &merged),
@@ -122,8 +125,9 @@ impl RestCatalog {
     /// Storage of a table, with the settings that the server gave for it.
     fn table_storage(&self, config: Option<BTreeMap<String, Option<String>>>) -> Storage {
         let mut storage = self.storage.clone();
-        let config = config.unwrap_or_default();
-        storage.0.extend(config.into_iter().filter_map(|(key, value)| Some((key, value?))));
+        // A token in a table's settings is for the catalog, and no business of those who read files.
+        let config = config.unwrap_or_default().into_iter().filter(|(key, _)| key != "token");
+        storage.0.extend(config.filter_map(|(key, value)| Some((key, value?))));
         Storage::new(storage)
     }
 
@@ -142,48 +146,6 @@ enum Posted {
     Conflicted,
     Refused(Box<CatalogError>),
     Unknown(Box<CatalogError>),
-}
-
-/// The address as it may be shown.
-fn shown(uri: &str) -> Result<String, CatalogError> {
-    // What the parser says could repeat a part of the address, so it is not passed on.
-    let mut url = Url::parse(uri).map_err(|_| property("uri", "it is not an address, such as https://host/path"))?;
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err(property("uri", format!("a REST catalog is at http or https, not {}", url.scheme())));
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err(property("uri", "it must not hold a user or password; give a token as \"token\""));
-    }
-    url.set_query(None);
-    url.set_fragment(None);
-    Ok(url.as_str().trim_end_matches('/').to_owned())
-}
-
-async fn ask_config(
-    http: &Http,
-    uri: &str,
-    warehouse: Option<&str>,
-    shown: &str,
-) -> Result<wire::Config, CatalogError> {
-    let mut act = format!("ask {shown} for its configuration");
-    if let Some(warehouse) = warehouse {
-        act = format!("{act} of warehouse {warehouse}");
-    }
-    let body = http.get(&paths::config(uri, warehouse)).await.map_err(|failure| failure.into_error(&act))?;
-    serde_json::from_slice(&body).map_err(|error| CatalogError::Corrupt {
-        act,
-        problem: format!("the answer is not a catalog's configuration: {error}"),
-    })
-}
-
-/// Defaults of the server, over them what is given, over that what the server insists on. A null takes a key away.
-fn merge(config: wire::Config, given: &Properties) -> Properties {
-    // How to get a token is the server's offer to those who want one; only the user's own wish is refused.
-    let mut merged: HashMap<String, Option<String>> =
-        config.defaults.into_iter().filter(|(key, _)| key != "oauth2-server-uri" && key != "credential").collect();
-    merged.extend(given.0.iter().map(|(key, value)| (key.clone(), Some(value.clone()))));
-    merged.extend(config.overrides.into_iter().filter(|(key, _)| key != "oauth2-server-uri"));
-    Properties(merged.into_iter().filter_map(|(key, value)| Some((key, value?))).collect())
 }
 
 fn table_answer(body: &[u8], act: &str) -> Result<wire::Table, CatalogError> {
@@ -256,13 +218,12 @@ impl Catalog for RestCatalog {
         let body = wire::CreateNamespace { namespace, properties: HashMap::new() };
         match self.http.post(&self.paths.namespaces(), &body).await {
             Ok(_) => Ok(()),
-            Err(failure) if failure.is_status(StatusCode::CONFLICT) => Ok(()),
-            // A lost answer is settled by looking; a namespace is nobody's in particular.
-            Err(failure @ Failure::Lost(_)) => match self.has_namespace(namespace, &act).await {
+            // Somebody else made it, or the answer was lost, or the server failed over two who made it at once: it
+            // is nobody's in particular, so what counts is whether it is there.
+            Err(failure) => match self.has_namespace(namespace, &act).await {
                 Ok(true) => Ok(()),
                 _ => Err(failure.into_error(&act)),
             },
-            Err(failure) => Err(failure.into_error(&act)),
         }
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::super::testing::{self, committed, count_in_parallel, number, set, set_once, table};
+use super::super::testing::{self, chain_in_parallel, committed, number, set, set_once, table};
 use super::*;
 
 const TOKEN: &str = "s3cr3t-token";
@@ -101,7 +101,7 @@ fn no_config() -> Reply {
 fn answer(properties: &[(&str, &str)]) -> Value {
     let metadata = metadata::create(&table(&["ns"], "t"), "/w/ns/t", testing::creation(properties)).unwrap();
     json!({"metadata-location": "/w/ns/t/metadata/1.json", "metadata": metadata,
-           "config": {"s3.region": "r", "s3.secret": "s3cr3t-key"}})
+           "config": {"s3.region": "r", "s3.secret": "s3cr3t-key", "token": "t", "null": null}})
 }
 
 fn properties(uri: &str, more: &[(&str, &str)]) -> Properties {
@@ -325,7 +325,10 @@ async fn a_creator_that_lost_or_lost_its_answer_takes_what_is_there() {
 #[tokio::test]
 async fn a_namespace_is_made_with_its_parents_unless_it_is_there() {
     let there = || ok(json!({"namespace": ["a"], "properties": {}}));
-    let script = Script::new(vec![no_config(), no(404, "none"), no(404, "none"), there(), no(409, "exists"), there()]);
+    let none = || no(404, "none");
+    let raced = || no(409, "exists");
+    let script =
+        Script::new(vec![no_config(), none(), none(), there(), raced(), there(), there(), none(), raced(), none()]);
     let script = script.await;
     let catalog = open(&script, &[]).await.unwrap();
     let namespace = NamespaceIdent::from_strs(["a", "b"]).unwrap();
@@ -333,14 +336,16 @@ async fn a_namespace_is_made_with_its_parents_unless_it_is_there() {
     catalog.ensure_namespace(&namespace).await.unwrap();
     assert_eq!(script.body(3)["namespace"], json!(["a"]));
     assert_eq!(script.body(4)["namespace"], json!(["a", "b"]));
-    assert_eq!(script.lines().len(), 6);
+    assert_eq!(script.lines().len(), 7);
+    let error = catalog.ensure_namespace(&NamespaceIdent::new("c".into())).await.unwrap_err();
+    assert!(error.to_string().contains("make namespace c") && error.to_string().contains("exists"), "{error}");
 }
 
 /// A server that is not ours, at `ICEFERRY_TEST_REST_URI`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_real_server_keeps_ids_and_counts_exactly() {
+async fn a_real_server_keeps_ids_and_one_chain() {
     let Ok(uri) = std::env::var("ICEFERRY_TEST_REST_URI") else {
-        eprintln!("LEFT OUT: a_real_server_keeps_ids_and_counts_exactly, for ICEFERRY_TEST_REST_URI is not set");
+        eprintln!("LEFT OUT: a_real_server_keeps_ids_and_one_chain, for ICEFERRY_TEST_REST_URI is not set");
         return;
     };
     let space = format!("test {}", uuid::Uuid::new_v4().simple());
@@ -363,7 +368,7 @@ async fn a_real_server_keeps_ids_and_counts_exactly() {
             assert!(metadata::same_columns(table.metadata.current_schema(), &testing::creation(&[]).schema));
             assert_eq!(number(table, "a"), 1);
         }
-        count_in_parallel(catalogs.clone(), &table, 5).await;
+        chain_in_parallel(catalogs.clone(), &table, 5).await;
         let outcome = set_once(&*catalogs[0], &table, "b", "2").await;
         assert_eq!(number(&committed(outcome), "b"), 2);
     }

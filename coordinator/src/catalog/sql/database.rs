@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use iceferry_common::fault::chain;
-use sqlx::postgres::{PgPool, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 use sqlx::{Connection, Row as _};
+use tokio::sync::OnceCell;
 
 use super::super::CatalogError;
 use super::address::Address;
@@ -16,6 +18,8 @@ use super::address::Address;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a statement, or getting a connection for it, may take.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long the first connection to a server may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Connections that one catalog holds.
 const CONNECTIONS_MAX: u32 = 4;
 
@@ -39,7 +43,7 @@ pub(super) enum NotChanged {
 #[derive(Clone)]
 pub(super) enum Database {
     Sqlite { pool: SqlitePool, path: PathBuf },
-    Postgres { pool: PgPool },
+    Postgres { pool: PgPool, options: Box<PgConnectOptions>, reached: Arc<OnceCell<()>> },
 }
 
 impl fmt::Debug for Database {
@@ -64,7 +68,8 @@ impl Database {
             }
             Address::Postgres { options, .. } => {
                 let pool = PgPoolOptions::new().max_connections(CONNECTIONS_MAX).acquire_timeout(STATEMENT_TIMEOUT);
-                Self::Postgres { pool: pool.connect_lazy_with((**options).clone()) }
+                let pool = pool.connect_lazy_with((**options).clone());
+                Self::Postgres { pool, options: options.clone(), reached: Arc::new(OnceCell::new()) }
             }
         }
     }
@@ -90,8 +95,27 @@ impl Database {
         closed.map_err(|error| failed(act, &error))
     }
 
+    /// Connects once, to have the reason at once when that fails: the pool tries for as long as it may, and then only
+    /// says that it timed out.
+    async fn reach(&self, act: &str) -> Result<(), CatalogError> {
+        let Self::Postgres { options, reached, .. } = self else {
+            return Ok(());
+        };
+        let connect = async {
+            let connected = tokio::time::timeout(CONNECT_TIMEOUT, PgConnection::connect_with(options)).await;
+            let connection = connected.map_err(|_| CatalogError::Unavailable {
+                act: act.to_owned(),
+                problem: format!("the database server did not answer within {} seconds", CONNECT_TIMEOUT.as_secs()),
+            })?;
+            let closed = connection.map_err(|error| failed(act, &error))?.close().await;
+            closed.map_err(|error| failed(act, &error))
+        };
+        reached.get_or_try_init(|| connect).await.copied()
+    }
+
     /// The rows of a query. Parameters are written `$1`, `$2`, which both databases take.
     pub(super) async fn rows(&self, act: &str, sql: &str, values: &[&str]) -> Result<Vec<Row>, CatalogError> {
+        self.reach(act).await?;
         let rows = async {
             let rows: Result<Vec<Row>, sqlx::Error> = match self {
                 Self::Sqlite { pool, .. } => {
@@ -99,7 +123,7 @@ impl Database {
                     let rows = query.fetch_all(pool).await?;
                     rows.iter().map(|row| (0..row.len()).map(|index| row.try_get(index)).collect()).collect()
                 }
-                Self::Postgres { pool } => {
+                Self::Postgres { pool, .. } => {
                     let query = values.iter().fold(sqlx::query(sql), |query, value| query.bind(*value));
                     let rows = query.fetch_all(pool).await?;
                     rows.iter().map(|row| (0..row.len()).map(|index| row.try_get(index)).collect()).collect()
@@ -113,6 +137,7 @@ impl Database {
     /// Changes rows in a transaction of its own, and says how many. What failed before COMMIT was sent has certainly
     /// not happened.
     pub(super) async fn change(&self, act: &str, sql: &str, values: &[&str]) -> Result<u64, NotChanged> {
+        self.reach(act).await.map_err(NotChanged::Before)?;
         match self {
             Self::Sqlite { pool, .. } => {
                 let run = async {
@@ -125,7 +150,7 @@ impl Database {
                 at_commit(act, in_time(act, transaction.commit()).await)?;
                 Ok(changed)
             }
-            Self::Postgres { pool } => {
+            Self::Postgres { pool, .. } => {
                 let run = async {
                     let mut transaction = pool.begin().await?;
                     let query = values.iter().fold(sqlx::query(sql), |query, value| query.bind(*value));

@@ -3,6 +3,7 @@
 
 mod address;
 mod database;
+mod lookup;
 mod tables;
 
 use std::sync::Arc;
@@ -14,13 +15,10 @@ use iceferry_common::storage::{Created, Storage};
 
 use self::address::Address;
 use self::database::Database;
-use self::tables::Layout;
+use self::lookup::Place;
 use super::metadata::{self, Changed, Encoded, NotChanged};
 use super::properties::{Properties, path_parts, property};
 use super::{Catalog, CatalogError, CommitOutcome, LoadedTable, TableCreation};
-
-/// The name of the catalog when neither the properties nor the database say one.
-const DEFAULT_NAME: &str = "default";
 
 /// Tables in a database.
 #[derive(Debug)]
@@ -31,22 +29,6 @@ pub(super) struct SqlCatalog {
     name: Option<String>,
     warehouse: Option<String>,
     storage: Storage,
-}
-
-/// A table's place in the database.
-#[derive(Debug)]
-struct Place {
-    layout: Layout,
-    /// The `catalog_name` column's value.
-    catalog: String,
-    namespace: String,
-    table: String,
-}
-
-impl Place {
-    fn key(&self) -> [&str; 3] {
-        [&self.catalog, &self.namespace, &self.table]
-    }
 }
 
 impl SqlCatalog {
@@ -63,101 +45,9 @@ impl SqlCatalog {
         })
     }
 
-    /// The layout of the catalog's tables; `None` when there is no database or there are no such tables in it.
-    async fn layout(&self, act: &str) -> Result<Option<Layout>, CatalogError> {
-        if !self.database.is_there().await {
-            return Ok(None);
-        }
-        let columns = self.columns(act, "iceberg_tables").await?;
-        if columns.is_empty() || self.columns(act, "iceberg_namespace_properties").await?.is_empty() {
-            return Ok(None);
-        }
-        Layout::of(&columns).map(Some).ok_or_else(|| CatalogError::Refused {
-            act: act.to_owned(),
-            problem: format!("iceberg_tables in {} is not an Iceberg catalog's table", self.address),
-        })
-    }
-
-    async fn columns(&self, act: &str, table: &str) -> Result<Vec<String>, CatalogError> {
-        let sql = match self.database {
-            Database::Sqlite { .. } => tables::COLUMNS_SQLITE,
-            Database::Postgres { .. } => tables::COLUMNS_POSTGRES,
-        };
-        let rows = self.database.rows(act, sql, &[table]).await?;
-        Ok(rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
-    }
-
-    async fn existing_layout(&self, act: &str) -> Result<Layout, CatalogError> {
-        let missing = if self.database.is_there().await {
-            format!("a table iceberg_tables in {}", self.address)
-        } else {
-            format!("the database {}", self.address)
-        };
-        self.layout(act).await?.ok_or(CatalogError::NotFound { act: act.to_owned(), missing })
-    }
-
-    /// The layout, after the database and its tables were made where they were missing.
-    async fn made_layout(&self, act: &str) -> Result<Layout, CatalogError> {
-        if let Some(layout) = self.layout(act).await? {
-            return Ok(layout);
-        }
-        self.database.make(act).await?;
-        for sql in tables::CREATE {
-            match self.database.change(act, sql, &[]).await {
-                Ok(_) | Err(database::NotChanged::Duplicate | database::NotChanged::Conflicted) => {}
-                Err(database::NotChanged::Before(error) | database::NotChanged::AtCommit(error)) => return Err(error),
-            }
-        }
-        self.existing_layout(act).await
-    }
-
-    /// The value of the `catalog_name` column: what the properties say, else the only one that there is.
-    async fn catalog_name(&self, act: &str) -> Result<String, CatalogError> {
-        if let Some(name) = &self.name {
-            return Ok(name.clone());
-        }
-        let rows = self.database.rows(act, tables::CATALOG_NAMES, &[]).await?;
-        let mut names: Vec<String> = rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect();
-        match names.len() {
-            0 => Ok(DEFAULT_NAME.to_owned()),
-            1 => Ok(names.remove(0)),
-            _ => Err(property(
-                "catalog_name",
-                format!("{} holds several catalogs; name one of {}", self.address, names.join(", ")),
-            )),
-        }
-    }
-
-    async fn place(&self, act: &str, layout: Layout, table: &TableIdent) -> Result<Place, CatalogError> {
-        Ok(Place {
-            layout,
-            catalog: self.catalog_name(act).await?,
-            namespace: table.namespace().join("."),
-            table: table.name().to_owned(),
-        })
-    }
-
-    /// The metadata location in a table's row; `None` when there is no row.
-    async fn location(&self, act: &str, place: &Place) -> Result<Option<String>, CatalogError> {
-        let rows = self.database.rows(act, &place.layout.select(), &place.key()).await?;
-        let Some(row) = rows.into_iter().next() else {
-            return Ok(None);
-        };
-        let mut columns = row.into_iter();
-        let (location, kind) = (columns.next().flatten(), columns.next().flatten());
-        if kind.is_some_and(|kind| kind != "TABLE") {
-            return Err(CatalogError::Refused { act: act.to_owned(), problem: "it is a view, not a table".into() });
-        }
-        location.map(Some).ok_or_else(|| CatalogError::Corrupt {
-            act: act.to_owned(),
-            problem: "its row in iceberg_tables has no metadata_location".into(),
-        })
-    }
-
     async fn loaded(&self, table: &TableIdent, location: String) -> Result<LoadedTable, CatalogError> {
         let act = || format!("load table {table}");
-        let bytes =
-            self.storage.read(&location).await.map_err(|source| CatalogError::Storage { act: act(), source })?;
+        let bytes = self.storage.read(&location).await.map_err(|source| CatalogError::storage(act(), source))?;
         Ok(LoadedTable {
             ident: table.clone(),
             metadata: Arc::new(metadata::parse(&bytes, &location)?),
@@ -185,16 +75,24 @@ impl SqlCatalog {
         Ok(format!("{warehouse}/{}", path_parts(table)?.join("/")))
     }
 
-    /// Writes a metadata file under a name that nobody else has.
+    /// Writes a metadata file under a name that nobody else has: whatever is there under it, or comes to be there by a
+    /// write that seemed to fail, is ours.
     async fn write(&self, act: &str, location: &str, encoded: &Encoded) -> Result<(), CatalogError> {
-        match self.storage.create(location, encoded.bytes.clone()).await {
-            Ok(Created::New) => Ok(()),
-            Ok(Created::AlreadyThere) => {
-                let problem = format!("{location} is there already, although its name is new");
-                Err(CatalogError::Refused { act: act.to_owned(), problem })
-            }
-            Err(source) => Err(CatalogError::Storage { act: act.to_owned(), source }),
-        }
+        let source = match self.storage.create(location, encoded.bytes.clone()).await {
+            Ok(Created::New) => return Ok(()),
+            // A store that tried twice finds its own first try.
+            Ok(Created::AlreadyThere) => match self.storage.read(location).await {
+                Ok(bytes) if bytes == encoded.bytes => return Ok(()),
+                Ok(_) => {
+                    let problem = format!("{location} is there already, although its name is new");
+                    return Err(CatalogError::Refused { act: act.to_owned(), problem });
+                }
+                Err(source) => source,
+            },
+            Err(source) => source,
+        };
+        self.discard(location).await;
+        Err(CatalogError::storage(act, source))
     }
 
     /// Removes a metadata file of our own that certainly no row names.
@@ -219,7 +117,7 @@ impl SqlCatalog {
         let Changed { metadata, expired } = match metadata::change(base, requirements, updates, &act) {
             Ok(changed) => changed,
             Err(NotChanged::Conflicted) => return Ok(CommitOutcome::Conflicted),
-            Err(NotChanged::Refused(error)) => return Err(error),
+            Err(NotChanged::Refused(error)) => return Err(*error),
         };
         let encoded = metadata::encode(&metadata, &act)?;
         // The swap below decides. This look only saves the file of a commit that has lost already.
