@@ -21,7 +21,7 @@ use super::{PlanOptions, PlanRequest, PlanSummary};
 /// What a row takes in memory, as a multiple of its bytes in a file: a guess for compressed columns.
 const MEMORY_PER_FILE_BYTE: u64 = 4;
 /// Columns whose bounds are compared when there is no key.
-const COLUMNS_WITHOUT_KEY_MAX: usize = 8;
+const COLUMNS_WITHOUT_KEY_MAX: usize = 4;
 
 /// Why planning ended early.
 enum Stop {

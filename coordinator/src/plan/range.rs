@@ -231,7 +231,7 @@ pub fn epochs(
         return Ok(Range::Nothing(Nothing::EmptyWindow));
     };
     if let Some(checkpoint) = checkpoint {
-        let at = history.position_of_checkpoint(table, checkpoint, end)?;
+        let at = history.position_of_checkpoint(checkpoint, end)?;
         match bounds.start {
             None | Some(StartBound::Strategy(_)) => return Ok(history.after_checkpoint(at, end)),
             Some(start) if mirror => {
@@ -319,14 +319,15 @@ fn describe_start(start: StartBound) -> String {
 }
 
 /// Main's history as far as it is there, oldest first. Positions are indexes into it.
-struct History {
+struct History<'a> {
+    table: &'a TableMetadata,
     snapshots: Vec<SnapshotRef>,
     /// The parent of the oldest snapshot, when it was expired.
     missing: Option<SnapshotId>,
 }
 
-impl History {
-    fn of(table: &TableMetadata) -> Option<Self> {
+impl<'a> History<'a> {
+    fn of(table: &'a TableMetadata) -> Option<Self> {
         let mut snapshots = vec![table.current_snapshot()?.clone()];
         let mut missing = None;
         // A parent loop would be damaged metadata; the number of snapshots bounds the walk.
@@ -341,7 +342,7 @@ impl History {
             }
         }
         snapshots.reverse();
-        Some(Self { snapshots, missing })
+        Some(Self { table, snapshots, missing })
     }
 
     fn id(&self, position: usize) -> SnapshotId {
@@ -356,15 +357,32 @@ impl History {
         self.snapshots.iter().position(|snapshot| snapshot.snapshot_id() == id.0)
     }
 
+    /// Whether a snapshot that is not in main's history comes from it: then it lies on another branch, or was rolled
+    /// back, and no gap in main's history can hide it.
+    fn branched_off(&self, id: SnapshotId) -> bool {
+        let mut ancestor = self.table.snapshot_by_id(id.0);
+        for _ in 0..self.table.snapshots().len() {
+            let Some(snapshot) = ancestor else { return false };
+            if self.position(SnapshotId(snapshot.snapshot_id())).is_some() {
+                return true;
+            }
+            ancestor = snapshot.parent_snapshot_id().and_then(|parent| self.table.snapshot_by_id(parent));
+        }
+        false
+    }
+
     /// The position of a bound's snapshot, which is known to exist.
     fn bound_position(&self, bound: &'static str, snapshot: SnapshotId) -> Result<usize, RangeError> {
-        self.position(snapshot).ok_or_else(|| match self.missing {
+        if let Some(position) = self.position(snapshot) {
+            return Ok(position);
+        }
+        match self.missing {
             // Behind the gap there is no telling whether it was an ancestor; the gap is what stops us.
-            Some(missing) => {
-                RangeError::Expired { missing, from: format!("{bound} {snapshot}"), through: self.current() }
+            Some(missing) if !self.branched_off(snapshot) => {
+                Err(RangeError::Expired { missing, from: format!("{bound} {snapshot}"), through: self.current() })
             }
-            None => RangeError::NotAnAncestor { bound, snapshot, current: self.current() },
-        })
+            _ => Err(RangeError::NotAnAncestor { bound, snapshot, current: self.current() }),
+        }
     }
 
     /// The position of the range's last snapshot; `None` when it ends before the table began.
@@ -457,33 +475,20 @@ impl History {
         epochs
     }
 
-    fn position_of_checkpoint(
-        &self,
-        table: &TableMetadata,
-        checkpoint: SnapshotId,
-        end: usize,
-    ) -> Result<usize, RangeError> {
+    /// Where the checkpoint is in main's history; if it is not there, why.
+    fn position_of_checkpoint(&self, checkpoint: SnapshotId, end: usize) -> Result<usize, RangeError> {
         if let Some(position) = self.position(checkpoint) {
             return Ok(position);
         }
-        if let Some(missing) = self.missing {
-            let from = format!("checkpoint {checkpoint}");
-            return Err(RangeError::Expired { missing, from, through: self.id(end) });
+        if self.branched_off(checkpoint) {
+            return Err(RangeError::RolledBack { checkpoint, current: self.current() });
         }
-        // Main's history is whole and the checkpoint is not in it. If the checkpoint's own history comes from the same
-        // beginning, main went back to before it; else the table began anew.
-        let mut ancestor = table.snapshot_by_id(checkpoint.0);
-        for _ in 0..table.snapshots().len() {
-            match ancestor {
-                Some(snapshot) if self.position(SnapshotId(snapshot.snapshot_id())).is_some() => {
-                    return Err(RangeError::RolledBack { checkpoint, current: self.current() });
-                }
-                Some(snapshot) => {
-                    ancestor = snapshot.parent_snapshot_id().and_then(|parent| table.snapshot_by_id(parent));
-                }
-                None => break,
+        match self.missing {
+            Some(missing) => {
+                let from = format!("checkpoint {checkpoint}");
+                Err(RangeError::Expired { missing, from, through: self.id(end) })
             }
+            None => Err(RangeError::Replaced { checkpoint, root: self.id(0) }),
         }
-        Err(RangeError::Replaced { checkpoint, root: self.id(0) })
     }
 }

@@ -443,7 +443,16 @@ impl Table {
             2 => ManifestListWriter::v2(output, snapshot, parent, sequence),
             _ => ManifestListWriter::v3(output, snapshot, parent, sequence, Some(0)),
         };
-        writer.add_manifests(manifests.iter().map(|manifest| manifest.file.clone())).unwrap();
+        let version = self.version;
+        let listed = manifests.iter().map(|manifest| {
+            let mut file = manifest.file.clone();
+            // Lists of version 1 need not have counts.
+            if version == 1 {
+                (file.added_files_count, file.existing_files_count, file.deleted_files_count) = (None, None, None);
+            }
+            file
+        });
+        writer.add_manifests(listed).unwrap();
         writer.close().await.unwrap();
         self.snapshots.push(serde_json::json!({
             "snapshot-id": snapshot,

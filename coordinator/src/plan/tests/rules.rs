@@ -246,6 +246,19 @@ async fn an_append_opens_its_own_manifest_alone() {
 }
 
 #[tokio::test]
+async fn a_removed_file_takes_the_deletes_of_its_own_snapshot_along() {
+    let mut table = Table::new(2);
+    let only = file(&mut table, 0, None, &[row(1, 0, 0), row(2, 0, 0)]);
+    let deletes = vec![(positions(&table, "pd", &only, &[0]), None)];
+    let added = vec![(Arc::clone(&only), None)];
+    let s1 = table.commit(Commit { added, deletes, operation: "overwrite", ..Commit::default() }).await;
+    let removed = BTreeSet::from([(only.path.clone(), None)]);
+    let s2 = table.commit(Commit { removed, operation: "delete", ..Commit::default() }).await;
+    let (tasks, _) = table.check(Some(s1), s2).await;
+    assert_eq!(table.interpret(&tasks).into_iter().collect::<Vec<_>>(), [(row(2, 0, 0), -1)]);
+}
+
+#[tokio::test]
 async fn manifests_of_other_partitions_stay_closed() {
     let mut table = Table::new(2);
     for p in 0..5 {
