@@ -1,5 +1,5 @@
-//! A slow, plain model of a table: files are lists of rows, deletes are lists of positions and keys, and a state is what
-//! the specification says, word by word. Its manifests are written for real; a dumb interpreter reads scan tasks.
+//! A slow, plain model of a table: files are lists of rows, deletes are lists of positions and keys, and a state is
+//! what the specification says, word by word. Its manifests are written for real; a dumb interpreter reads scan tasks.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
