@@ -29,7 +29,7 @@ pub(super) async fn plan(request: PlanRequest, tasks: mpsc::Sender<ScanTask>) ->
             Ok(summary)
         }
         Err(Stop::NobodyThere) => Ok(summary),
-        Err(Stop::Failed(error)) => Err(error),
+        Err(Stop::Failed(error)) => Err(*error),
     }
 }
 
@@ -43,7 +43,7 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
         metadata: Arc::clone(&request.metadata),
         at_once: request.options.manifests_at_once,
     };
-    let of_table = |problem: FileProblem| Stop::Failed(problem.of_table(&request.table));
+    let of_table = |problem: FileProblem| Stop::from(problem.of_table(&request.table));
     let before = match request.before {
         Some(snapshot) => reader.list(snapshot).await?,
         None => Vec::new(),

@@ -21,12 +21,12 @@ const MEMORY_PER_FILE_BYTE: u64 = 4;
 pub(super) enum Stop {
     /// Nobody takes the tasks any more.
     NobodyThere,
-    Failed(PlanError),
+    Failed(Box<PlanError>),
 }
 
 impl From<PlanError> for Stop {
     fn from(error: PlanError) -> Self {
-        Self::Failed(error)
+        Self::Failed(Box::new(error))
     }
 }
 
@@ -154,7 +154,7 @@ impl Planner<'_> {
 
     /// The difference of a whole file, if everything that it needs can be read.
     fn difference(&mut self, entry: &DataEntry, before: Side, after: Side) -> Result<FileDifference, Stop> {
-        let refused = |problem: FileProblem| Stop::Failed(problem.of_table(self.table));
+        let refused = |problem: FileProblem| Stop::from(problem.of_table(self.table));
         let constants = readable(entry).map_err(refused)?;
         for side in [&before, &after] {
             let Side::Present(ids) = side else { continue };

@@ -127,7 +127,7 @@ impl<'a> History<'a> {
     }
 
     /// Epochs that begin with the changes of the snapshot at `first`.
-    pub(super) fn from_first(&self, first: usize, end: usize, start: StartBound) -> Result<Range, RangeError> {
+    pub(super) fn beginning_at(&self, first: usize, end: usize, start: StartBound) -> Result<Range, RangeError> {
         if first > 0 {
             return Ok(Range::Epochs(self.cut(first - 1, end)));
         }

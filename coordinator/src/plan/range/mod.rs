@@ -157,7 +157,7 @@ pub fn epochs(
             Ok(Range::Nothing(Nothing::FromLatest { start: Some(history.current()) }))
         }
         Some(start) => match history.first(start, bounds.end, end)? {
-            Some(first) if first <= end => history.from_first(first, end, start),
+            Some(first) if first <= end => history.beginning_at(first, end, start),
             _ => Ok(Range::Nothing(Nothing::EmptyWindow)),
         },
     }

@@ -107,6 +107,9 @@ impl Item {
     }
 }
 
+/// New entries, with a data sequence number of their own if they are to have one.
+type Added = Vec<(Item, Option<i64>)>;
+
 #[derive(Debug, Clone)]
 pub(super) struct ModelManifest {
     pub(super) file: ManifestFile,
@@ -360,7 +363,7 @@ impl Table {
     /// Writes a manifest of one content and spec.
     async fn write_manifest(
         &mut self,
-        added: Vec<(Item, Option<i64>)>,
+        added: Added,
         existing: Vec<Item>,
         deleted: Vec<Item>,
         snapshot: i64,
@@ -424,7 +427,7 @@ impl Table {
         for (_, items) in merged {
             manifests.push(self.write_manifest(Vec::new(), items, Vec::new(), snapshot, sequence).await);
         }
-        let mut added: BTreeMap<(bool, i32), Vec<(Item, Option<i64>)>> = BTreeMap::new();
+        let mut added: BTreeMap<(bool, i32), Added> = BTreeMap::new();
         for (file, own) in commit.added {
             let item = Item::Data { file, sequence: own.unwrap_or(sequence), snapshot };
             added.entry(item.place()).or_default().push((item, own));
