@@ -81,6 +81,7 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
         ),
         tasks,
         summary,
+        files_seen: 0,
     };
     let decode = Arc::new(move |file: &ManifestFile, manifest: &iceberg::spec::Manifest| {
         decoding.data(file, manifest, &columns)

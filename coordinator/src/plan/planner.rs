@@ -14,6 +14,8 @@ use super::pack::{self, Packer};
 use super::reach::{DeleteId, DeleteIndex, Deletes, State};
 use super::{PlanOptions, PlanSummary};
 
+/// Files that are looked at before other work gets its turn on this thread.
+const FILES_PER_TURN: usize = 256;
 /// What a row takes in memory, as a multiple of its bytes in a file: a guess for compressed columns.
 const MEMORY_PER_FILE_BYTE: u64 = 4;
 
@@ -42,10 +44,20 @@ pub(super) struct Planner<'a> {
     pub(super) keep: Packer,
     pub(super) tasks: mpsc::Sender<ScanTask>,
     pub(super) summary: &'a mut PlanSummary,
+    pub(super) files_seen: usize,
 }
 
 impl Planner<'_> {
+    /// Matching files with deletes holds the CPU; heartbeats and the like must not wait for a large manifest.
+    async fn take_turns(&mut self) {
+        self.files_seen += 1;
+        if self.files_seen.is_multiple_of(FILES_PER_TURN) {
+            tokio::task::yield_now().await;
+        }
+    }
+
     pub(super) async fn added(&mut self, entry: &DataEntry) -> Result<(), Stop> {
+        self.take_turns().await;
         let difference = self.as_added(entry)?;
         self.keep(entry, difference).await
     }
@@ -67,6 +79,7 @@ impl Planner<'_> {
     /// A file whose entry moved from one manifest to another, or that was added again under the same path. Each side
     /// has its own sequence number and partition, and so its own deletes.
     pub(super) async fn in_both(&mut self, earlier: &DataEntry, later: DataEntry) -> Result<(), Stop> {
+        self.take_turns().await;
         if earlier.record_count != later.record_count || earlier.size_bytes != later.size_bytes {
             let problem = "its size or row count differs between two states: a data file must not change; the table \
                            is damaged";
@@ -79,6 +92,7 @@ impl Planner<'_> {
 
     /// A file in a manifest that both states share.
     pub(super) async fn unmoved(&mut self, entry: &DataEntry) -> Result<(), Stop> {
+        self.take_turns().await;
         let before = self.reaching(State::Before, entry)?;
         let after = self.reaching(State::After, entry)?;
         self.changed(entry, before, after).await

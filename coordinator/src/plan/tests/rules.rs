@@ -8,7 +8,7 @@ use iceferry_common::fault::{Class, Classified};
 use iceferry_common::model::{CarryOver, Constant, DeleteKind, FileDifference, ScanTask, Side, SnapshotId};
 
 use super::model::{Commit, Delete, File, Kind, PathBounds, Row, Table, row, run};
-use crate::plan::PlanError;
+use crate::plan::{PlanError, PlanOptions};
 
 fn differences(tasks: &[ScanTask]) -> Vec<&FileDifference> {
     tasks.iter().flat_map(|task| &task.differences).collect()
@@ -449,4 +449,20 @@ async fn tasks_go_out_while_planning_still_runs() {
     let outcome = crate::plan::plan(table.request(None, after), sender).await;
     assert!(outcome.is_err());
     assert!(receiver.try_recv().is_ok());
+}
+
+#[test]
+fn sizes_come_from_the_tables_properties_where_these_make_sense() {
+    let table = Table::new(2);
+    let options = |pairs: &[(&str, &str)]| {
+        let properties = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let built = table.metadata().into_builder(None).set_properties(properties).unwrap().build().unwrap();
+        PlanOptions::of_table(&built.metadata)
+    };
+    let default = PlanOptions::default();
+    assert_eq!(options(&[("other", "1")]), default);
+    assert_eq!(options(&[("read.split.target-size", "1000")]), PlanOptions { split_bytes: 1_000, ..default.clone() });
+    let cost = PlanOptions { open_file_cost_bytes: 7, ..default.clone() };
+    assert_eq!(options(&[("read.split.open-file-cost", "7")]), cost);
+    assert_eq!(options(&[("read.split.target-size", "0"), ("read.split.open-file-cost", "4 MB")]), default);
 }
