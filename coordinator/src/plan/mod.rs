@@ -1,9 +1,9 @@
 //! Planning: the difference of two states of a table, as scan tasks.
 //!
-//! [`range`] decides which epochs a run has. [`plan`] takes the two ends of one epoch and gives scan tasks, which go out
-//! while planning still runs. What decides is pure: which manifests count (`manifests`), which delete reaches which file
-//! (`reach`, `bounds`, `partition`), which files a rewrite may have made of each other (`group`), and how differences
-//! become tasks (`pack`). `difference` drives them.
+//! [`range`] decides which epochs a run has. [`plan`] takes the two ends of one epoch and gives scan tasks, which go
+//! out while planning still runs. What decides is pure: which manifests count (`manifests`), which delete reaches which
+//! file (`reach`, `bounds`, `partition`), which files a rewrite may have made of each other (`group`), and how
+//! differences become tasks (`pack`). `difference` and `planner` drive them.
 
 mod bounds;
 mod difference;
@@ -13,6 +13,7 @@ mod group;
 mod manifests;
 mod pack;
 mod partition;
+mod planner;
 pub mod range;
 mod reach;
 #[cfg(test)]

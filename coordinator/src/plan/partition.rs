@@ -80,7 +80,7 @@ impl Value {
                     .as_ref()
                     .is_none_or(|upper| value.as_slice() <= upper.as_slice() || value.starts_with(upper)),
             ),
-            // Their summaries are seldom selective and their order has traps (NaN, signed zero, uuid): open the manifest.
+            // Their summaries seldom exclude anything, and their order has traps (NaN, signed zero, uuid).
             Self::Boolean(_) | Self::Double(_) | Self::Wide(_) | Self::Uuid(_) => true,
         }
     }
@@ -107,7 +107,7 @@ pub(super) fn constants(spec: &PartitionSpec, tuple: &Struct, read_schema: &Sche
             None => None,
             Some(Literal::Primitive(literal)) => Some(widened(literal, &column.field_type).ok_or_else(|| {
                 format!(
-                    "the partition value of column {:?} cannot be read as {}; leave the column out or rewrite the files",
+                    "the partition value of column {:?} cannot be read as {}; rewrite the files or drop the column",
                     column.name, column.field_type
                 )
             })?),

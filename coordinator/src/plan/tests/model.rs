@@ -1,5 +1,5 @@
-//! A slow, plain model of a table: files are lists of rows, deletes are lists of positions and keys, and a state is what
-//! the specification says, word by word. Its manifests are written for real; a dumb interpreter reads scan tasks.
+//! A slow, plain model of a table: files are lists of rows, deletes are lists of positions and keys, and a state is
+//! what the specification says, word by word. Its manifests are written for real; a dumb interpreter reads scan tasks.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -106,6 +106,9 @@ impl Item {
         }
     }
 }
+
+/// New entries, with a data sequence number of their own if they are to have one.
+type Added = Vec<(Item, Option<i64>)>;
 
 #[derive(Debug, Clone)]
 pub(super) struct ModelManifest {
@@ -360,7 +363,7 @@ impl Table {
     /// Writes a manifest of one content and spec.
     async fn write_manifest(
         &mut self,
-        added: Vec<(Item, Option<i64>)>,
+        added: Added,
         existing: Vec<Item>,
         deleted: Vec<Item>,
         snapshot: i64,
@@ -424,7 +427,7 @@ impl Table {
         for (_, items) in merged {
             manifests.push(self.write_manifest(Vec::new(), items, Vec::new(), snapshot, sequence).await);
         }
-        let mut added: BTreeMap<(bool, i32), Vec<(Item, Option<i64>)>> = BTreeMap::new();
+        let mut added: BTreeMap<(bool, i32), Added> = BTreeMap::new();
         for (file, own) in commit.added {
             let item = Item::Data { file, sequence: own.unwrap_or(sequence), snapshot };
             added.entry(item.place()).or_default().push((item, own));
@@ -443,7 +446,16 @@ impl Table {
             2 => ManifestListWriter::v2(output, snapshot, parent, sequence),
             _ => ManifestListWriter::v3(output, snapshot, parent, sequence, Some(0)),
         };
-        writer.add_manifests(manifests.iter().map(|manifest| manifest.file.clone())).unwrap();
+        let version = self.version;
+        let listed = manifests.iter().map(|manifest| {
+            let mut file = manifest.file.clone();
+            // Lists of version 1 need not have counts.
+            if version == 1 {
+                (file.added_files_count, file.existing_files_count, file.deleted_files_count) = (None, None, None);
+            }
+            file
+        });
+        writer.add_manifests(listed).unwrap();
         writer.close().await.unwrap();
         self.snapshots.push(serde_json::json!({
             "snapshot-id": snapshot,

@@ -262,6 +262,12 @@ fn a_rollback_is_told_from_a_replaced_table() {
     let rolled_back = table(&[(1, 0, "append"), (2, 1, "append"), (3, 1, "append")], 3);
     let error = ask(&rolled_back, None, None, 2).unwrap_err();
     assert!(matches!(error, RangeError::RolledBack { .. }), "{error}");
+    // The same when the beginning has expired since.
+    let rolled_back_later = table(&[(2, 1, "append"), (3, 2, "append"), (4, 2, "append")], 4);
+    let error_later = ask(&rolled_back_later, None, None, 3).unwrap_err();
+    assert!(matches!(error_later, RangeError::RolledBack { .. }), "{error_later}");
+    let error_bound = ask(&rolled_back_later, from(3), None, 0).unwrap_err();
+    assert!(matches!(error_bound, RangeError::NotAnAncestor { .. }), "{error_bound}");
     let replaced = table(&[(1, 0, "append"), (2, 0, "append")], 2);
     let error_replaced = ask(&replaced, None, None, 1).unwrap_err();
     assert!(matches!(error_replaced, RangeError::Replaced { root: SnapshotId(2), .. }), "{error_replaced}");

@@ -8,7 +8,7 @@ use iceferry_common::fault::{Class, Classified};
 use iceferry_common::model::{CarryOver, Constant, DeleteKind, FileDifference, ScanTask, Side, SnapshotId};
 
 use super::model::{Commit, Delete, File, Kind, PathBounds, Row, Table, row, run};
-use crate::plan::PlanError;
+use crate::plan::{PlanError, PlanOptions};
 
 fn differences(tasks: &[ScanTask]) -> Vec<&FileDifference> {
     tasks.iter().flat_map(|task| &task.differences).collect()
@@ -246,6 +246,19 @@ async fn an_append_opens_its_own_manifest_alone() {
 }
 
 #[tokio::test]
+async fn a_removed_file_takes_the_deletes_of_its_own_snapshot_along() {
+    let mut table = Table::new(2);
+    let only = file(&mut table, 0, None, &[row(1, 0, 0), row(2, 0, 0)]);
+    let deletes = vec![(positions(&table, "pd", &only, &[0]), None)];
+    let added = vec![(Arc::clone(&only), None)];
+    let s1 = table.commit(Commit { added, deletes, operation: "overwrite", ..Commit::default() }).await;
+    let removed = BTreeSet::from([(only.path.clone(), None)]);
+    let s2 = table.commit(Commit { removed, operation: "delete", ..Commit::default() }).await;
+    let (tasks, _) = table.check(Some(s1), s2).await;
+    assert_eq!(table.interpret(&tasks).into_iter().collect::<Vec<_>>(), [(row(2, 0, 0), -1)]);
+}
+
+#[tokio::test]
 async fn manifests_of_other_partitions_stay_closed() {
     let mut table = Table::new(2);
     for p in 0..5 {
@@ -436,4 +449,20 @@ async fn tasks_go_out_while_planning_still_runs() {
     let outcome = crate::plan::plan(table.request(None, after), sender).await;
     assert!(outcome.is_err());
     assert!(receiver.try_recv().is_ok());
+}
+
+#[test]
+fn sizes_come_from_the_tables_properties_where_these_make_sense() {
+    let table = Table::new(2);
+    let options = |pairs: &[(&str, &str)]| {
+        let properties = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let built = table.metadata().into_builder(None).set_properties(properties).unwrap().build().unwrap();
+        PlanOptions::of_table(&built.metadata)
+    };
+    let default = PlanOptions::default();
+    assert_eq!(options(&[("other", "1")]), default);
+    assert_eq!(options(&[("read.split.target-size", "1000")]), PlanOptions { split_bytes: 1_000, ..default.clone() });
+    let cost = PlanOptions { open_file_cost_bytes: 7, ..default.clone() };
+    assert_eq!(options(&[("read.split.open-file-cost", "7")]), cost);
+    assert_eq!(options(&[("read.split.target-size", "0"), ("read.split.open-file-cost", "4 MB")]), default);
 }

@@ -1,0 +1,264 @@
+//! From entries to differences, and from these to tasks on their way.
+
+use std::collections::HashSet;
+
+use iceferry_common::model::{
+    CarryOver, Constant, DataFile, DeleteKind, FileDifference, FileFormat, ScanTask, Side, TaskId,
+};
+use tokio::sync::mpsc;
+
+use super::entry::{DataEntry, DeleteEntry};
+use super::error::{FileProblem, PlanError};
+use super::group;
+use super::pack::{self, Packer};
+use super::reach::{DeleteId, DeleteIndex, Deletes, State};
+use super::{PlanOptions, PlanSummary};
+
+/// Files that are looked at before other work gets its turn on this thread.
+const FILES_PER_TURN: usize = 256;
+/// What a row takes in memory, as a multiple of its bytes in a file: a guess for compressed columns.
+const MEMORY_PER_FILE_BYTE: u64 = 4;
+
+/// Why planning ended early.
+pub(super) enum Stop {
+    /// Nobody takes the tasks any more.
+    NobodyThere,
+    Failed(Box<PlanError>),
+}
+
+impl From<PlanError> for Stop {
+    fn from(error: PlanError) -> Self {
+        Self::Failed(Box::new(error))
+    }
+}
+
+/// Turns entries into differences, and these into tasks on their way.
+pub(super) struct Planner<'a> {
+    pub(super) table: &'a str,
+    pub(super) options: &'a PlanOptions,
+    pub(super) deletes: &'a Deletes,
+    pub(super) before: DeleteIndex<'a>,
+    pub(super) after: DeleteIndex<'a>,
+    /// Deletes that some task has.
+    pub(super) used: HashSet<DeleteId>,
+    pub(super) keep: Packer,
+    pub(super) tasks: mpsc::Sender<ScanTask>,
+    pub(super) summary: &'a mut PlanSummary,
+    pub(super) files_seen: usize,
+}
+
+impl Planner<'_> {
+    /// Matching files with deletes holds the CPU; heartbeats and the like must not wait for a large manifest.
+    async fn take_turns(&mut self) {
+        self.files_seen += 1;
+        if self.files_seen.is_multiple_of(FILES_PER_TURN) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    pub(super) async fn added(&mut self, entry: &DataEntry) -> Result<(), Stop> {
+        self.take_turns().await;
+        let difference = self.as_added(entry)?;
+        self.keep(entry, difference).await
+    }
+
+    fn as_added(&mut self, entry: &DataEntry) -> Result<FileDifference, Stop> {
+        let after = self.reaching(State::After, entry)?;
+        self.summary.files_added += 1;
+        self.summary.records_added += entry.record_count;
+        self.difference(entry, Side::Absent, Side::Present(after))
+    }
+
+    fn as_removed(&mut self, entry: &DataEntry) -> Result<FileDifference, Stop> {
+        let before = self.reaching(State::Before, entry)?;
+        self.summary.files_removed += 1;
+        self.summary.records_removed += entry.record_count;
+        self.difference(entry, Side::Present(before), Side::Absent)
+    }
+
+    /// A file whose entry moved from one manifest to another, or that was added again under the same path. Each side
+    /// has its own sequence number and partition, and so its own deletes.
+    pub(super) async fn in_both(&mut self, earlier: &DataEntry, later: DataEntry) -> Result<(), Stop> {
+        self.take_turns().await;
+        if earlier.record_count != later.record_count || earlier.size_bytes != later.size_bytes {
+            let problem = "its size or row count differs between two states: a data file must not change; the table \
+                           is damaged";
+            return Err(FileProblem::corrupt(&later.path, problem).of_table(self.table).into());
+        }
+        let before = self.reaching(State::Before, earlier)?;
+        let after = self.reaching(State::After, &later)?;
+        self.changed(&later, before, after).await
+    }
+
+    /// A file in a manifest that both states share.
+    pub(super) async fn unmoved(&mut self, entry: &DataEntry) -> Result<(), Stop> {
+        self.take_turns().await;
+        let before = self.reaching(State::Before, entry)?;
+        let after = self.reaching(State::After, entry)?;
+        self.changed(entry, before, after).await
+    }
+
+    async fn changed(&mut self, entry: &DataEntry, before: Vec<DeleteId>, after: Vec<DeleteId>) -> Result<(), Stop> {
+        if before == after {
+            return Ok(());
+        }
+        self.summary.files_changed += 1;
+        self.summary.records_changed += entry.record_count;
+        let difference = self.difference(entry, Side::Present(before), Side::Present(after))?;
+        self.keep(entry, difference).await
+    }
+
+    /// Files that went and files that came, where the latter may be a rewrite of the former.
+    pub(super) async fn rewritten(
+        &mut self,
+        removed: &[DataEntry],
+        added: &[DataEntry],
+        columns: &[i32],
+    ) -> Result<(), Stop> {
+        let removed: Vec<&DataEntry> = removed.iter().collect();
+        let added: Vec<&DataEntry> = added.iter().collect();
+        let grouping = group::group(&removed, &added, columns);
+        for index in grouping.removed {
+            let difference = self.as_removed(removed[index])?;
+            self.keep(removed[index], difference).await?;
+        }
+        for index in grouping.added {
+            let difference = self.as_added(added[index])?;
+            self.keep(added[index], difference).await?;
+        }
+        let bytes_max = self.options.carry_over_bytes_max / MEMORY_PER_FILE_BYTE;
+        let mut cancelling = Packer::new(
+            self.options.split_bytes.min(bytes_max),
+            self.options.open_file_cost_bytes,
+            self.options.differences_per_task_max,
+        );
+        for group in grouping.groups {
+            let mut unit = Vec::with_capacity(group.removed.len() + group.added.len());
+            for index in &group.removed {
+                unit.push((removed[*index], self.as_removed(removed[*index])?));
+            }
+            for index in &group.added {
+                unit.push((added[*index], self.as_added(added[*index])?));
+            }
+            let bytes = unit.iter().map(|(_, difference)| difference.data_bytes()).sum::<u64>();
+            if bytes <= bytes_max && unit.len() <= self.options.differences_per_task_max {
+                let unit = unit.into_iter().map(|(_, difference)| difference).collect();
+                if let Some(full) = cancelling.add(unit) {
+                    self.send(full, CarryOver::Cancel).await?;
+                }
+            } else {
+                for (entry, difference) in unit {
+                    self.keep(entry, difference).await?;
+                }
+            }
+        }
+        for rest in cancelling.finish() {
+            self.send(rest, CarryOver::Cancel).await?;
+        }
+        Ok(())
+    }
+
+    fn reaching(&self, state: State, entry: &DataEntry) -> Result<Vec<DeleteId>, Stop> {
+        let index = match state {
+            State::Before => &self.before,
+            State::After => &self.after,
+        };
+        Ok(index.reaching(entry).map_err(|problem| problem.of_table(self.table))?)
+    }
+
+    /// The difference of a whole file, if everything that it needs can be read.
+    fn difference(&mut self, entry: &DataEntry, before: Side, after: Side) -> Result<FileDifference, Stop> {
+        let refused = |problem: FileProblem| Stop::from(problem.of_table(self.table));
+        let constants = readable(entry).map_err(refused)?;
+        for side in [&before, &after] {
+            let Side::Present(ids) = side else { continue };
+            for id in ids {
+                if self.used.insert(*id) {
+                    let delete = self.deletes.entry(*id);
+                    deletes_readable(delete).map_err(refused)?;
+                    self.summary.delete_files += 1;
+                    self.summary.delete_records += delete.record_count;
+                    self.summary.delete_bytes += match self.deletes.file(*id).kind {
+                        DeleteKind::Vector { length, .. } => length,
+                        DeleteKind::Position | DeleteKind::Equality { .. } => delete.size_bytes,
+                    };
+                }
+            }
+        }
+        self.summary.data_bytes += entry.size_bytes;
+        let file = DataFile {
+            location: entry.path.clone(),
+            format: entry.format,
+            size_bytes: entry.size_bytes,
+            record_count: entry.record_count,
+            constants,
+        };
+        Ok(FileDifference { file, split: None, before, after })
+    }
+
+    /// Sends a difference straight through, cut if it is large.
+    async fn keep(&mut self, entry: &DataEntry, difference: FileDifference) -> Result<(), Stop> {
+        let splits = pack::splits(entry.size_bytes, &entry.split_offsets, self.options.split_bytes);
+        let mut parts = Vec::with_capacity(splits.len().max(1));
+        if splits.is_empty() {
+            parts.push(difference);
+        } else {
+            parts.extend(splits.into_iter().map(|split| FileDifference { split: Some(split), ..difference.clone() }));
+        }
+        for part in parts {
+            if let Some(full) = self.keep.add(vec![part]) {
+                self.send(full, CarryOver::Keep).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn send(&mut self, differences: Vec<FileDifference>, carry_over: CarryOver) -> Result<(), Stop> {
+        let task = pack::task(TaskId(self.summary.tasks), differences, self.deletes, carry_over);
+        self.tasks.send(task).await.map_err(|_| Stop::NobodyThere)?;
+        self.summary.tasks += 1;
+        if carry_over == CarryOver::Cancel {
+            self.summary.tasks_cancelling += 1;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn finish(mut self) -> Result<(), Stop> {
+        let keep = std::mem::replace(&mut self.keep, Packer::new(0, 0, 1));
+        for rest in keep.finish() {
+            self.send(rest, CarryOver::Keep).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The file's constants, if it can be read.
+fn readable(entry: &DataEntry) -> Result<Vec<Constant>, FileProblem> {
+    let format = match entry.format {
+        FileFormat::Parquet => None,
+        FileFormat::Avro => Some("Avro"),
+        FileFormat::Orc => Some("ORC"),
+        FileFormat::Puffin => Some("Puffin"),
+    };
+    if let Some(format) = format {
+        let problem = format!("{format} data files are not supported yet; rewrite it as Parquet");
+        return Err(FileProblem::refused(&entry.path, problem));
+    }
+    if entry.is_encrypted {
+        let problem = "encrypted data files are not supported yet; rewrite it unencrypted";
+        return Err(FileProblem::refused(&entry.path, problem));
+    }
+    entry.constants.clone().map_err(|problem| FileProblem::refused(&entry.path, problem))
+}
+
+fn deletes_readable(delete: &DeleteEntry) -> Result<(), FileProblem> {
+    if delete.format == FileFormat::Orc {
+        let problem = "ORC delete files are not supported yet; rewrite the data files that it reaches";
+        return Err(FileProblem::refused(&delete.location, problem));
+    }
+    if delete.is_encrypted {
+        let problem = "encrypted delete files are not supported yet; rewrite the data files that it reaches";
+        return Err(FileProblem::refused(&delete.location, problem));
+    }
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! Main's history: where bounds and checkpoint lie in it, and how a range of it is cut.
+
+use iceberg::spec::{Operation, SnapshotRef, TableMetadata};
+use iceferry_common::model::SnapshotId;
+
+use iceferry_common::config::{Bounds, EndBound, StartBound};
+
+use super::{Epoch, Nothing, Range, RangeError, describe_start};
+
+/// Main's history as far as it is there, oldest first. Positions are indexes into it.
+pub(super) struct History<'a> {
+    table: &'a TableMetadata,
+    snapshots: Vec<SnapshotRef>,
+    /// The parent of the oldest snapshot, when it was expired.
+    missing: Option<SnapshotId>,
+}
+
+impl<'a> History<'a> {
+    pub(super) fn of(table: &'a TableMetadata) -> Option<Self> {
+        let mut snapshots = vec![table.current_snapshot()?.clone()];
+        let mut missing = None;
+        // A parent loop would be damaged metadata; the number of snapshots bounds the walk.
+        while snapshots.len() <= table.snapshots().len() {
+            let Some(parent) = snapshots.last().and_then(|snapshot| snapshot.parent_snapshot_id()) else { break };
+            match table.snapshot_by_id(parent) {
+                Some(snapshot) => snapshots.push(snapshot.clone()),
+                None => {
+                    missing = Some(SnapshotId(parent));
+                    break;
+                }
+            }
+        }
+        snapshots.reverse();
+        Some(Self { table, snapshots, missing })
+    }
+
+    pub(super) fn id(&self, position: usize) -> SnapshotId {
+        SnapshotId(self.snapshots[position].snapshot_id())
+    }
+
+    pub(super) fn current(&self) -> SnapshotId {
+        self.id(self.snapshots.len() - 1)
+    }
+
+    fn position(&self, id: SnapshotId) -> Option<usize> {
+        self.snapshots.iter().position(|snapshot| snapshot.snapshot_id() == id.0)
+    }
+
+    /// Whether a snapshot that is not in main's history comes from it: then it lies on another branch, or was rolled
+    /// back, and no gap in main's history can hide it.
+    fn branched_off(&self, id: SnapshotId) -> bool {
+        let mut ancestor = self.table.snapshot_by_id(id.0);
+        for _ in 0..self.table.snapshots().len() {
+            let Some(snapshot) = ancestor else { return false };
+            if self.position(SnapshotId(snapshot.snapshot_id())).is_some() {
+                return true;
+            }
+            ancestor = snapshot.parent_snapshot_id().and_then(|parent| self.table.snapshot_by_id(parent));
+        }
+        false
+    }
+
+    /// The position of a bound's snapshot, which is known to exist.
+    fn bound_position(&self, bound: &'static str, snapshot: SnapshotId) -> Result<usize, RangeError> {
+        if let Some(position) = self.position(snapshot) {
+            return Ok(position);
+        }
+        match self.missing {
+            // Behind the gap there is no telling whether it was an ancestor; the gap is what stops us.
+            Some(missing) if !self.branched_off(snapshot) => {
+                Err(RangeError::Expired { missing, from: format!("{bound} {snapshot}"), through: self.current() })
+            }
+            _ => Err(RangeError::NotAnAncestor { bound, snapshot, current: self.current() }),
+        }
+    }
+
+    /// The position of the range's last snapshot; `None` when it ends before the table began.
+    pub(super) fn end(&self, bounds: Bounds) -> Result<Option<usize>, RangeError> {
+        match bounds.end {
+            None => Ok(Some(self.snapshots.len() - 1)),
+            Some(EndBound::ToSnapshot(id)) => self.bound_position("to_snapshot", id).map(Some),
+            Some(EndBound::ToTimestamp(ms)) => {
+                match (self.snapshots.iter().rposition(|snapshot| snapshot.timestamp_ms() <= ms), self.missing) {
+                    (Some(position), _) => Ok(Some(position)),
+                    (None, None) => Ok(None),
+                    (None, Some(missing)) => {
+                        Err(RangeError::Expired { missing, from: "the beginning".into(), through: self.id(0) })
+                    }
+                }
+            }
+        }
+    }
+
+    /// The position of the first snapshot whose changes an explicit start asks for; it may lie one behind the last.
+    /// `None` when no snapshot is late enough.
+    pub(super) fn first(
+        &self,
+        start: StartBound,
+        end_bound: Option<EndBound>,
+        end: usize,
+    ) -> Result<Option<usize>, RangeError> {
+        let too_late = || RangeError::StartAfterEnd {
+            start: describe_start(start),
+            end: match end_bound {
+                Some(EndBound::ToSnapshot(id)) => format!("to_snapshot {id}"),
+                Some(EndBound::ToTimestamp(ms)) => format!("to_timestamp {ms}"),
+                None => format!("current snapshot {}", self.current()),
+            },
+        };
+        match start {
+            StartBound::FromSnapshot(id) => {
+                let position = self.bound_position("from_snapshot", id)?;
+                if position > end { Err(too_late()) } else { Ok(Some(position)) }
+            }
+            StartBound::AfterSnapshot(id) => {
+                let position = self.bound_position("after_snapshot", id)?;
+                if position > end { Err(too_late()) } else { Ok(Some(position + 1)) }
+            }
+            StartBound::FromTimestamp(ms) => {
+                if let Some(EndBound::ToSnapshot(_)) = end_bound
+                    && ms > self.snapshots[end].timestamp_ms()
+                {
+                    return Err(too_late());
+                }
+                Ok(self.snapshots.iter().position(|snapshot| snapshot.timestamp_ms() >= ms))
+            }
+            StartBound::Strategy(_) => Ok(Some(0)),
+        }
+    }
+
+    /// Epochs that begin with the changes of the snapshot at `first`.
+    pub(super) fn beginning_at(&self, first: usize, end: usize, start: StartBound) -> Result<Range, RangeError> {
+        if first > 0 {
+            return Ok(Range::Epochs(self.cut(first - 1, end)));
+        }
+        match self.missing {
+            Some(missing) => Err(RangeError::Expired { missing, from: describe_start(start), through: self.id(end) }),
+            // The first snapshot of all changes the empty state: the same as a backfill.
+            None => Ok(Range::Epochs(vec![Epoch { before: None, through: self.id(end), rewrites_only: false }])),
+        }
+    }
+
+    pub(super) fn after_checkpoint(&self, checkpoint: usize, end: usize) -> Range {
+        match checkpoint.cmp(&end) {
+            std::cmp::Ordering::Less => Range::Epochs(self.cut(checkpoint, end)),
+            std::cmp::Ordering::Equal => Range::Nothing(Nothing::UpToDate { checkpoint: self.id(checkpoint) }),
+            std::cmp::Ordering::Greater => {
+                Range::Nothing(Nothing::EndBeforeCheckpoint { end: self.id(end), checkpoint: self.id(checkpoint) })
+            }
+        }
+    }
+
+    /// Cuts (before, end] at its replaces.
+    fn cut(&self, before: usize, end: usize) -> Vec<Epoch> {
+        let is_rewrite = |position: usize| self.snapshots[position].summary().operation == Operation::Replace;
+        let mut epochs = Vec::new();
+        let mut state = before;
+        for position in before + 1..=end {
+            let last_of_its_kind = position == end || is_rewrite(position + 1) != is_rewrite(position);
+            if last_of_its_kind {
+                epochs.push(Epoch {
+                    before: Some(self.id(state)),
+                    through: self.id(position),
+                    rewrites_only: is_rewrite(position),
+                });
+                state = position;
+            }
+        }
+        epochs
+    }
+
+    /// Where the checkpoint is in main's history; if it is not there, why.
+    pub(super) fn position_of_checkpoint(&self, checkpoint: SnapshotId, end: usize) -> Result<usize, RangeError> {
+        if let Some(position) = self.position(checkpoint) {
+            return Ok(position);
+        }
+        if self.branched_off(checkpoint) {
+            return Err(RangeError::RolledBack { checkpoint, current: self.current() });
+        }
+        match self.missing {
+            Some(missing) => {
+                let from = format!("checkpoint {checkpoint}");
+                Err(RangeError::Expired { missing, from, through: self.id(end) })
+            }
+            None => Err(RangeError::Replaced { checkpoint, root: self.id(0) }),
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Which snapshots a run carries: bounds and checkpoint in, epochs out. Pure: it looks at the table's metadata alone.
+//!
+//! History is walked by parents from main's current snapshot; a clock never decides an order. A range is (after,
+//! through]. It is cut at `replace` snapshots, which by the specification change no rows: an epoch ends before one, the
+//! replace itself only moves the checkpoint, and the next epoch begins from its state.
+
+mod error;
+mod history;
+
+use iceberg::spec::TableMetadata;
+use iceferry_common::config::{Bounds, EndBound, StartBound, StartingStrategy};
+use iceferry_common::model::SnapshotId;
+
+pub use error::RangeError;
+use history::History;
+
+/// The latest millisecond that is taken for one: in the year 5138. What is later was surely given in microseconds.
+const TIMESTAMP_MS_MAX: i64 = 100_000_000_000_000;
+
+/// The part of a range that becomes one target snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Epoch {
+    /// The state before; `None` is the empty state.
+    pub before: Option<SnapshotId>,
+    /// The state after.
+    pub through: SnapshotId,
+    /// The epoch holds `replace` snapshots alone: there are no rows to carry, only the checkpoint moves.
+    pub rewrites_only: bool,
+}
+
+/// What there is to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Range {
+    /// These epochs, in this order; never empty.
+    Epochs(Vec<Epoch>),
+    /// Nothing, for this reason.
+    Nothing(Nothing),
+}
+
+/// Why there is nothing to do. The checkpoint does not move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nothing {
+    /// The table has no snapshot yet.
+    EmptyTable,
+    /// The target holds the end of the range.
+    UpToDate {
+        /// The checkpoint, which is the end.
+        checkpoint: SnapshotId,
+    },
+    /// The end of the range lies before what the target holds.
+    EndBeforeCheckpoint {
+        /// The end.
+        end: SnapshotId,
+        /// What the target holds.
+        checkpoint: SnapshotId,
+    },
+    /// No snapshot lies between the bounds.
+    EmptyWindow,
+    /// The job begins with what comes after this snapshot: record it as the start.
+    FromLatest {
+        /// Main's current snapshot; `None` when the table is empty.
+        start: Option<SnapshotId>,
+    },
+}
+
+/// What a run is to carry. `checkpoint` is the source snapshot that the target holds; `mirror` tells a target that is
+/// kept equal to the source from a changelog, which may be started again wherever its owner likes.
+///
+/// # Errors
+/// [`RangeError`], whose class tells a wrong bound from a gap in the history.
+pub fn epochs(
+    table: &TableMetadata,
+    bounds: Bounds,
+    checkpoint: Option<SnapshotId>,
+    mirror: bool,
+) -> Result<Range, RangeError> {
+    check_timestamps(bounds)?;
+    check_known(table, bounds)?;
+    let Some(history) = History::of(table) else {
+        return match checkpoint {
+            Some(checkpoint) => Err(RangeError::Emptied { checkpoint }),
+            None if bounds.start == Some(StartBound::Strategy(StartingStrategy::Latest)) => {
+                Ok(Range::Nothing(Nothing::FromLatest { start: None }))
+            }
+            None => Ok(Range::Nothing(Nothing::EmptyTable)),
+        };
+    };
+    let Some(end) = history.end(bounds)? else {
+        return Ok(Range::Nothing(Nothing::EmptyWindow));
+    };
+    if let Some(checkpoint) = checkpoint {
+        let at = history.position_of_checkpoint(checkpoint, end)?;
+        match bounds.start {
+            None | Some(StartBound::Strategy(_)) => return Ok(history.after_checkpoint(at, end)),
+            Some(start) if mirror => {
+                let first = history.first(start, bounds.end, end)?;
+                if at >= end {
+                    return Ok(history.after_checkpoint(at, end));
+                }
+                if first == Some(at + 1) {
+                    return Ok(history.after_checkpoint(at, end));
+                }
+                return Err(RangeError::StartDiffersFromCheckpoint { start: describe_start(start), checkpoint });
+            }
+            // A changelog takes an explicit start as it is.
+            Some(_) => {}
+        }
+    }
+    match bounds.start {
+        None | Some(StartBound::Strategy(StartingStrategy::Initial | StartingStrategy::Earliest)) => {
+            // A backfill needs its last state only, whatever became of the history before.
+            let through = history.id(end);
+            Ok(Range::Epochs(vec![Epoch { before: None, through, rewrites_only: false }]))
+        }
+        Some(StartBound::Strategy(StartingStrategy::Latest)) => {
+            Ok(Range::Nothing(Nothing::FromLatest { start: Some(history.current()) }))
+        }
+        Some(start) => match history.first(start, bounds.end, end)? {
+            Some(first) if first <= end => history.beginning_at(first, end, start),
+            _ => Ok(Range::Nothing(Nothing::EmptyWindow)),
+        },
+    }
+}
+
+fn check_timestamps(bounds: Bounds) -> Result<(), RangeError> {
+    let start = match bounds.start {
+        Some(StartBound::FromTimestamp(value)) => Some(("from_timestamp", value)),
+        _ => None,
+    };
+    let end = match bounds.end {
+        Some(EndBound::ToTimestamp(value)) => Some(("to_timestamp", value)),
+        _ => None,
+    };
+    for (bound, value) in start.into_iter().chain(end) {
+        if value > TIMESTAMP_MS_MAX {
+            return Err(RangeError::TimestampUnit { bound, value });
+        }
+    }
+    match (start, end) {
+        (Some((_, from)), Some((_, to))) if from > to => Err(RangeError::StartAfterEnd {
+            start: format!("from_timestamp {from}"),
+            end: format!("to_timestamp {to}"),
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn named_snapshots(bounds: Bounds) -> impl Iterator<Item = (&'static str, SnapshotId)> {
+    let start = match bounds.start {
+        Some(StartBound::FromSnapshot(id)) => Some(("from_snapshot", id)),
+        Some(StartBound::AfterSnapshot(id)) => Some(("after_snapshot", id)),
+        Some(StartBound::FromTimestamp(_) | StartBound::Strategy(_)) | None => None,
+    };
+    let end = match bounds.end {
+        Some(EndBound::ToSnapshot(id)) => Some(("to_snapshot", id)),
+        Some(EndBound::ToTimestamp(_)) | None => None,
+    };
+    start.into_iter().chain(end)
+}
+
+fn check_known(table: &TableMetadata, bounds: Bounds) -> Result<(), RangeError> {
+    for (bound, snapshot) in named_snapshots(bounds) {
+        if table.snapshot_by_id(snapshot.0).is_none() {
+            return Err(RangeError::UnknownSnapshot { bound, snapshot });
+        }
+    }
+    Ok(())
+}
+
+fn describe_start(start: StartBound) -> String {
+    match start {
+        StartBound::FromSnapshot(id) => format!("from_snapshot {id}"),
+        StartBound::AfterSnapshot(id) => format!("after_snapshot {id}"),
+        StartBound::FromTimestamp(ms) => format!("from_timestamp {ms}"),
+        StartBound::Strategy(strategy) => format!("by strategy {strategy:?}").to_lowercase(),
+    }
+}
