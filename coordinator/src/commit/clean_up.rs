@@ -38,13 +38,29 @@ pub async fn clean_up(
         let (job, run, dead) = (job.clone(), by.clone(), dead.run.clone());
         return Err(CommitError::NotTakenOver { job, table: table.ident.to_string(), run, dead });
     }
-    let staged = Folder::list(&table.storage, staging_folder(&dead.data_location, job, &dead.run)).await?;
-    let metadata = match is_run_folder(&dead.metadata_folder, job, &dead.run) {
-        true => Folder::list(&table.storage, dead.metadata_folder.clone()).await?,
+    let removed = sweep(table, job, dead).await?;
+    end_run(table, job, &dead.run).await?;
+    Ok(removed)
+}
+
+/// Removes what this very run left: files of attempts that failed or lost. Its marker stays; [`end_run`] takes it away.
+/// Only for a run whose commits are all settled and whose workers write nothing any more; `table` is the table after its
+/// last commit.
+///
+/// # Errors
+/// When a file cannot be read, listed or removed.
+pub async fn clean_up_own(table: &LoadedTable, job: &JobName, marker: &RunMarker) -> Result<Removed, CommitError> {
+    sweep(table, job, marker).await
+}
+
+async fn sweep(table: &LoadedTable, job: &JobName, of: &RunMarker) -> Result<Removed, CommitError> {
+    let staged = Folder::list(&table.storage, staging_folder(&of.data_location, job, &of.run)).await?;
+    let metadata = match is_run_folder(&of.metadata_folder, job, &of.run) {
+        true => Folder::list(&table.storage, of.metadata_folder.clone()).await?,
         // A marker that somebody edited: what it names is not the run's own.
         false => Folder::default(),
     };
-    let mut unreferenced = Unreferenced { staged, metadata, of: format!("/iceferry/{job}/{}/", dead.run) };
+    let mut unreferenced = Unreferenced { staged, metadata, of: format!("/iceferry/{job}/{}/", of.run) };
     unreferenced.subtract(table).await?;
     let mut removed = Removed::default();
     // Manifests last: while a staged file is there, the metadata files that may name it are too.
@@ -52,19 +68,18 @@ pub async fn clean_up(
         for (name, bytes) in folder.files {
             let location = format!("{}/{name}", folder.location);
             let deleted = table.storage.delete(&location).await;
-            deleted.map_err(|source| CommitError::storage(format!("clean up after run {}", dead.run), source))?;
+            deleted.map_err(|source| CommitError::storage(format!("clean up after run {}", of.run), source))?;
             removed.files += 1;
             removed.bytes += bytes;
         }
     }
-    end_run(table, job, &dead.run).await?;
     tracing::info!(
         job = job.as_str(),
         table = %table.ident,
-        run = dead.run.0,
+        run = of.run.0,
         files = removed.files,
         bytes = removed.bytes,
-        "cleaned up after an unfinished run"
+        "removed what a run left behind"
     );
     Ok(removed)
 }
@@ -135,5 +150,29 @@ impl Unreferenced {
 fn reference(folder: &mut Folder, of: &str, path: &str) {
     if let Some((_, name)) = path.rsplit_once(of) {
         folder.files.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reference_counts_in_whatever_form_it_is_written() {
+        for (path, is_reference) in [
+            ("/w/t/data/iceferry/orders/r1/a.parquet", true),
+            ("file:/w/t/data/iceferry/orders/r1/a.parquet", true),
+            ("s3a://b/t/data/iceferry/orders/r1/a.parquet", true),
+            ("/w/iceferry/orders/r1/t/data/iceferry/orders/r1/a.parquet", true),
+            ("/w/t/data/iceferry/orders/r2/a.parquet", false),
+            ("/w/t/data/iceferry/orders2/r1/a.parquet", false),
+            ("/w/t/data/iceferry/orders/r1/b/a.parquet", false),
+            ("/w/t/data/a.parquet", false),
+        ] {
+            let files = BTreeMap::from([("a.parquet".to_owned(), 1)]);
+            let mut folder = Folder { location: "/w/t/data/iceferry/orders/r1".to_owned(), files };
+            reference(&mut folder, "/iceferry/orders/r1/", path);
+            assert_eq!(folder.files.is_empty(), is_reference, "{path}");
+        }
     }
 }
