@@ -38,28 +38,22 @@ pub async fn clean_up(
         let (job, run, dead) = (job.clone(), by.clone(), dead.run.clone());
         return Err(CommitError::NotTakenOver { job, table: table.ident.to_string(), run, dead });
     }
-    let removed = remove_unreferenced(table, job, dead).await?;
-    tracing::info!(
-        job = job.as_str(),
-        table = %table.ident,
-        run = dead.run.0,
-        files = removed.files,
-        bytes = removed.bytes,
-        "cleaned up after an unfinished run"
-    );
+    let removed = sweep(table, job, dead).await?;
+    end_run(table, job, &dead.run).await?;
     Ok(removed)
 }
 
-/// Removes what a run of ours staged and did not commit, and its marker: for a run that ends with an error, and none of
-/// whose commits is in doubt.
+/// Removes what this very run left: files of attempts that failed or lost. Its marker stays; [`end_run`] takes it away.
+/// Only for a run whose commits are all settled and whose workers write nothing any more; `table` is the table after its
+/// last commit.
 ///
 /// # Errors
-/// When a file cannot be read, listed or removed; what is left is found by the next run.
-pub async fn withdraw(table: &LoadedTable, job: &JobName, own: &RunMarker) -> Result<Removed, CommitError> {
-    remove_unreferenced(table, job, own).await
+/// When a file cannot be read, listed or removed.
+pub async fn clean_up_own(table: &LoadedTable, job: &JobName, marker: &RunMarker) -> Result<Removed, CommitError> {
+    sweep(table, job, marker).await
 }
 
-async fn remove_unreferenced(table: &LoadedTable, job: &JobName, of: &RunMarker) -> Result<Removed, CommitError> {
+async fn sweep(table: &LoadedTable, job: &JobName, of: &RunMarker) -> Result<Removed, CommitError> {
     let staged = Folder::list(&table.storage, staging_folder(&of.data_location, job, &of.run)).await?;
     let metadata = match is_run_folder(&of.metadata_folder, job, &of.run) {
         true => Folder::list(&table.storage, of.metadata_folder.clone()).await?,
@@ -79,7 +73,14 @@ async fn remove_unreferenced(table: &LoadedTable, job: &JobName, of: &RunMarker)
             removed.bytes += bytes;
         }
     }
-    end_run(table, job, &of.run).await?;
+    tracing::info!(
+        job = job.as_str(),
+        table = %table.ident,
+        run = of.run.0,
+        files = removed.files,
+        bytes = removed.bytes,
+        "removed what a run left behind"
+    );
     Ok(removed)
 }
 
@@ -149,5 +150,29 @@ impl Unreferenced {
 fn reference(folder: &mut Folder, of: &str, path: &str) {
     if let Some((_, name)) = path.rsplit_once(of) {
         folder.files.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reference_counts_in_whatever_form_it_is_written() {
+        for (path, is_reference) in [
+            ("/w/t/data/iceferry/orders/r1/a.parquet", true),
+            ("file:/w/t/data/iceferry/orders/r1/a.parquet", true),
+            ("s3a://b/t/data/iceferry/orders/r1/a.parquet", true),
+            ("/w/iceferry/orders/r1/t/data/iceferry/orders/r1/a.parquet", true),
+            ("/w/t/data/iceferry/orders/r2/a.parquet", false),
+            ("/w/t/data/iceferry/orders2/r1/a.parquet", false),
+            ("/w/t/data/iceferry/orders/r1/b/a.parquet", false),
+            ("/w/t/data/a.parquet", false),
+        ] {
+            let files = BTreeMap::from([("a.parquet".to_owned(), 1)]);
+            let mut folder = Folder { location: "/w/t/data/iceferry/orders/r1".to_owned(), files };
+            reference(&mut folder, "/iceferry/orders/r1/", path);
+            assert_eq!(folder.files.is_empty(), is_reference, "{path}");
+        }
     }
 }

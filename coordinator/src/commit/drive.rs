@@ -155,7 +155,9 @@ impl Drive<'_> {
             }
             CommitOutcome::Refused(source) if self.under_way.is_empty() => {
                 self.lose(is_new, attempt);
-                return self.explain(table, CommitError::Refused { what, table: self.table.clone(), source }).await;
+                return self
+                    .explain(table, CommitError::Refused { what, table: self.table.clone(), source: Box::new(source) })
+                    .await;
             }
             CommitOutcome::Refused(source) => {
                 // The refusal may be about an earlier send of ours that landed; looking settles it.
@@ -204,7 +206,7 @@ impl Drive<'_> {
                     tokio::time::sleep(self.policy.wait(tries)).await;
                     tries += 1;
                 }
-                Err(error) => return Err(self.unless_in_doubt(CommitError::Catalog(error))),
+                Err(error) => return Err(self.unless_in_doubt(CommitError::Catalog(Box::new(error)))),
             }
         }
     }
@@ -236,7 +238,7 @@ impl Drive<'_> {
                     remove(storage, list).await;
                 }
             }
-            Err(error) if matches!(error, CommitError::RolledBack { .. }) => {}
+            Err(CommitError::RolledBack { .. }) => {}
             Ok(_) | Err(_) => {
                 for list in &self.lost {
                     remove(storage, list).await;

@@ -42,6 +42,17 @@ pub enum CommitError {
         /// What is wrong with it.
         problem: String,
     },
+    /// The marker of a run cannot be used.
+    #[error(
+        "run marker {location}: {problem}; when no run of the job is under way, look for files that it left, then delete \
+         the marker"
+    )]
+    Marker {
+        /// The marker's file.
+        location: String,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// The target was rolled back, and what would tell its checkpoint is expired.
     #[error(
         "the checkpoint of job {job} belongs to snapshot {snapshot}, which is not in the history of main of the target \
@@ -157,7 +168,7 @@ pub enum CommitError {
         /// The table.
         table: String,
         /// Its answer.
-        source: CatalogError,
+        source: Box<CatalogError>,
     },
     /// The answer was lost, and looking did not settle it.
     #[error(
@@ -191,24 +202,24 @@ pub enum CommitError {
     },
     /// The catalog failed, or the table's metadata could not be read or written.
     #[error(transparent)]
-    Catalog(CatalogError),
+    Catalog(Box<CatalogError>),
     /// Storage failed.
     #[error("{act}")]
     Storage {
         /// What was being done.
         act: String,
         /// Why.
-        source: StorageError,
+        source: Box<StorageError>,
     },
 }
 
 impl CommitError {
     pub(super) fn iceberg(act: impl Into<String>, source: iceberg::Error) -> Self {
-        Self::Catalog(CatalogError::Iceberg { act: act.into(), source: Box::new(source) })
+        Self::Catalog(Box::new(CatalogError::Iceberg { act: act.into(), source: Box::new(source) }))
     }
 
     pub(super) fn storage(act: impl Into<String>, source: StorageError) -> Self {
-        Self::Storage { act: act.into(), source }
+        Self::Storage { act: act.into(), source: Box::new(source) }
     }
 
     /// Whether the staged files may be in the table, now or later. Where this is true they must not be deleted.
@@ -222,7 +233,7 @@ impl Classified for CommitError {
         match self {
             Self::Staged { .. } | Self::NotTakenOver { .. } => Class::Bug,
             Self::Property { .. } => Class::Config,
-            Self::MarkDamaged { .. } => Class::Corrupt,
+            Self::MarkDamaged { .. } | Self::Marker { .. } => Class::Corrupt,
             Self::CheckpointLost { .. } | Self::Unsupported { .. } => Class::Refused,
             Self::CheckpointMoved { .. }
             | Self::RolledBack { .. }

@@ -30,7 +30,7 @@ mod testing;
 mod tests;
 
 pub use checkpoint::{Checkpoint, find_checkpoint, other_jobs};
-pub use clean_up::{Removed, clean_up, withdraw};
+pub use clean_up::{Removed, clean_up, clean_up_own};
 pub use drive::CommitPolicy;
 pub use epoch::{Committed, EpochCommit, commit_epoch};
 pub use error::CommitError;

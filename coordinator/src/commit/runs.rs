@@ -59,11 +59,9 @@ pub async fn start_run(table: &LoadedTable, job: &JobName, run: &RunId) -> Resul
     let created = table.storage.create(&location, Bytes::from(json)).await;
     match created.map_err(|source| CommitError::storage("mark the start of the run", source))? {
         Created::New => Ok(marker),
-        Created::AlreadyThere => Err(CommitError::MarkDamaged {
-            place: location,
-            location: table.metadata.location().to_owned(),
-            problem: "a run with this very id is under way".to_owned(),
-        }),
+        Created::AlreadyThere => {
+            Err(CommitError::Marker { location, problem: "a run with this very id is under way".to_owned() })
+        }
     }
 }
 
@@ -95,11 +93,7 @@ pub async fn unfinished_runs(table: &LoadedTable, job: &JobName, ours: &RunId) -
             Err(error) if error.class() == Class::NotFound => continue,
             Err(source) => return Err(CommitError::storage("look for unfinished runs", source)),
         };
-        let damaged = |problem: String| CommitError::MarkDamaged {
-            place: found.location.clone(),
-            location: table.metadata.location().to_owned(),
-            problem,
-        };
+        let damaged = |problem: String| CommitError::Marker { location: found.location.clone(), problem };
         let marker: RunMarker = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
         if marker_location(&table.metadata, job, &marker.run) != found.location {
             return Err(damaged(format!("it is the marker of run {}", marker.run)));

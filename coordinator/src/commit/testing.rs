@@ -88,6 +88,7 @@ pub(super) fn schema() -> Schema {
 
 impl TestCatalog {
     pub(super) fn new(version: FormatVersion) -> Self {
+        // With this variable set to a folder the tables stay there, so that other readers can open them.
         let folder = match std::env::var_os("ICEFERRY_TEST_KEEP") {
             Some(kept) => tempfile::Builder::new().disable_cleanup(true).tempdir_in(kept).unwrap(),
             None => tempfile::tempdir().unwrap(),

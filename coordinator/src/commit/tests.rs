@@ -454,8 +454,7 @@ async fn cleaning_up_removes_what_a_dead_run_left_and_nothing_else() {
     commit(&catalog, &dead, 0, None, 1).await.unwrap();
     let kept = catalog.files("data").await;
     // Killed in the middle of the next epoch, with its commit on the way.
-    catalog.script([Answer::LostLate(99), Answer::LostAppliedAway(9)]);
-    catalog.script([]);
+    catalog.script([Answer::LostLate(99)]);
     let staged = catalog.stage(&dead, 1, 2, 1).await;
     let epoch = epoch_commit(&catalog.now(), &dead, 1, Some(1), 2, staged);
     let _ =
@@ -483,6 +482,39 @@ async fn cleaning_up_removes_what_a_dead_run_left_and_nothing_else() {
     end_run(&catalog.now(), &job(), &new).await.unwrap();
     assert!(unfinished_runs(&catalog.now(), &job(), &dead).await.unwrap().is_empty());
     catalog.audit().await;
+}
+
+#[tokio::test]
+async fn a_run_removes_files_of_its_own_lost_attempts() {
+    let catalog = TestCatalog::new(FormatVersion::V2);
+    let r1 = run("r1");
+    let marker = start_run(&catalog.now(), &job(), &r1).await.unwrap();
+    assert!(matches!(start_run(&catalog.now(), &job(), &r1).await, Err(CommitError::Marker { .. })));
+    let staged = catalog.stage(&r1, 0, 3, 1).await;
+    let epoch = epoch_commit(&catalog.now(), &r1, 0, None, 1, staged[1..].to_vec());
+    let done = commit_epoch(&catalog, catalog.now(), &epoch, &POLICY).await.unwrap();
+    assert_eq!(clean_up_own(&done.table, &job(), &marker).await.unwrap(), Removed { files: 1, bytes: 4 });
+    assert_eq!(catalog.files("data").await.len(), 3);
+    end_run(&done.table, &job(), &r1).await.unwrap();
+    catalog.audit().await;
+}
+
+#[test]
+fn commits_can_move_between_threads() {
+    fn is_send<T: Send>(_: &T) {}
+    let catalog = TestCatalog::new(FormatVersion::V2);
+    let (table, r1) = (catalog.now(), run("r1"));
+    let marker = RunMarker {
+        run: r1.clone(),
+        started_ms: 0,
+        data_location: data_location(&table.metadata),
+        metadata_folder: String::new(),
+    };
+    let commit = epoch_commit(&table, &r1, 0, None, 1, Vec::new());
+    is_send(&commit_epoch(&catalog, table.clone(), &commit, &POLICY));
+    is_send(&take_over(&catalog, table.clone(), &job(), &r1, &POLICY));
+    is_send(&clean_up(&table, &job(), &marker, &r1));
+    is_send(&unfinished_runs(&table, &job(), &r1));
 }
 
 #[tokio::test]
@@ -566,13 +598,15 @@ proptest! {
                 if take_over_before == Some(index) {
                     run = RunId("r2".to_owned());
                     number = 0;
-                    let table = loop {
+                    let mut tries = 0;
+                    fence = loop {
+                        tries += 1;
+                        assert!(tries < 30, "the script has an end, so must this");
                         match take_over(&catalog, catalog.now(), &job(), &run, &POLICY).await {
                             Ok((_, taken)) => break taken,
                             Err(error) => is_in_doubt |= error.leaves_files_in_doubt(),
                         }
                     };
-                    fence = table;
                 }
                 let staged = catalog.stage(&run, number, data, deletes).await;
                 expected.extend(staged.iter().map(|file| file.location.clone()));
@@ -581,7 +615,10 @@ proptest! {
                 epoch.fence = fence;
                 number += 1;
                 // A run goes on after an error by delivering the same epoch again; a script has an end.
+                let mut tries = 0;
                 loop {
+                    tries += 1;
+                    assert!(tries < 30, "the script has an end, so must this");
                     match commit_epoch(&catalog, catalog.now(), &epoch, &POLICY).await {
                         Ok(done) => {
                             assert!(done.ours);
