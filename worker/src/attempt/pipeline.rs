@@ -1,5 +1,6 @@
 //! The real attempt: rows from storage over the tag step into staged files, on a blocking thread.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -12,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::{AttemptError, Counters, Runner};
 use crate::read::{ReadError, ReadOptions, TaskReader};
 use crate::stage::{StageOptions, Stager};
-use crate::tag;
+use crate::{ChangeBatch, tag};
 
 /// Reads, tags and stages.
 #[derive(Debug, Clone)]
@@ -95,13 +96,21 @@ impl PipelineRunner {
     ) -> Result<TaskOutput, AttemptError> {
         let source = Storage::new(context.source.storage.clone());
         let target = Storage::new(context.target.storage.clone());
-        let reader = TaskReader::open(&context, task, source, handle.clone(), self.read.clone())
+        let options = ReadOptions { cancel: cancel.clone(), ..self.read.clone() };
+        let reader = TaskReader::open(&context, task, source, handle.clone(), options)
             .map_err(|error| AttemptError::new(&error, Vec::new()))?;
-        let counters = reader.counters();
+        let (read, bytes_read) = (Cell::new(0), Cell::new(0));
+        let reader = Counted { reader, read: &read, bytes_read: &bytes_read };
         let key = key_columns(&context)?;
         let mut tagged = tag::tag(reader, task.carry_over, key, self.tag_memory_bytes_max);
         let mut stager = Stager::new(context.clone(), task.id, attempt, target, handle, self.stage.clone())
             .map_err(|error| AttemptError::new(&error, Vec::new()))?;
+        let counts = |carried_over, staged: RowCounts| RowCounts {
+            read: read.get(),
+            bytes_read: bytes_read.get(),
+            carried_over,
+            ..staged
+        };
         let piped = (|| {
             // Looked at for each batch, so that a lost lease does not go on staging.
             while let Some(batch) = tagged.next() {
@@ -110,16 +119,40 @@ impl PipelineRunner {
                 }
                 let batch = batch.map_err(|error| Stop::at(&error))?;
                 stager.write(&batch).map_err(|error| Stop::at(&error))?;
-                progress.set(rows_now(&counters, &tagged, &stager));
+                progress.set(counts(tagged.carried_over(), stager.rows()));
             }
             if cancel.is_cancelled() { Err(Stop::Cancelled) } else { Ok(()) }
         })();
         if let Err(stop) = piped {
-            return Err(stop.with(stager.abort()));
+            let left_behind = stager.abort();
+            // A reader that is cancelled ends with an error of its own.
+            let stop = if cancel.is_cancelled() { Stop::Cancelled } else { stop };
+            return Err(stop.with(left_behind));
         }
-        let rows = rows_now(&counters, &tagged, &stager);
-        let files = stager.finish().map_err(|error| AttemptError::new(&error, error.left_behind()))?;
+        let mut rows = counts(tagged.carried_over(), stager.rows());
+        let files = stager.finish().map_err(|error| AttemptError::new(&error, error.left_behind().to_vec()))?;
+        // What was still in buffers is written by now.
+        rows.bytes_written = files.iter().map(|file| file.size_bytes).sum();
+        progress.set(rows);
         Ok(TaskOutput { task: task.id, attempt, files, rows })
+    }
+}
+
+/// Counts what the reader gives on its way into the tag step, which takes the reader.
+struct Counted<'a> {
+    reader: TaskReader,
+    read: &'a Cell<u64>,
+    bytes_read: &'a Cell<u64>,
+}
+
+impl Iterator for Counted<'_> {
+    type Item = Result<ChangeBatch, ReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let batch = self.reader.next();
+        self.read.set(self.reader.rows_read());
+        self.bytes_read.set(self.reader.bytes_fetched());
+        batch
     }
 }
 
