@@ -25,7 +25,7 @@ use crate::failure::Failure;
 /// The writer's name in the source's snapshots.
 const WRITER: &str = "demo-shop";
 /// Far more than the demo's rows take.
-const MEMORY_BYTES: usize = 16 * 1024 * 1024;
+const MEMORY_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The source table and its catalog.
 pub(super) struct Source {
@@ -133,7 +133,7 @@ async fn stage(context: EpochContext, change: Commit, table: &LoadedTable) -> Re
         let context = Arc::new(context);
         let batches = batches(&context, &change)?;
         let options = StageOptions {
-            row_group_memory_bytes: MEMORY_BYTES as u64,
+            row_group_memory_bytes: MEMORY_BYTES,
             unique_keys: true,
             key_memory_bytes: MEMORY_BYTES,
         };

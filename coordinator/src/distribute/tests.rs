@@ -25,10 +25,9 @@ use super::*;
 
 const PIPE_BYTES: usize = 64 * 1024;
 
+/// No lease runs out by accident, however busy the machine is.
 fn config() -> DistributeConfig {
     DistributeConfig {
-        lease_timeout: Duration::from_millis(400),
-        heartbeat: Duration::from_millis(100),
         retry_delay: Duration::from_millis(10),
         drain_timeout: Duration::from_secs(5),
         ..DistributeConfig::default()
@@ -96,6 +95,13 @@ fn output(lease: &Lease) -> TaskOutput {
     TaskOutput { task, attempt, files: vec![file], rows: RowCounts { read: 10, ..RowCounts::default() } }
 }
 
+type Epoch = JoinHandle<Result<EpochOutput, EpochFailed>>;
+
+/// What became of an epoch, which must not take for ever.
+async fn ended(epoch: Epoch) -> Result<EpochOutput, EpochFailed> {
+    tokio::time::timeout(Duration::from_secs(30), epoch).await.expect("it ends").unwrap()
+}
+
 /// A coordinator behind a real server.
 struct Cluster {
     dispatcher: Dispatcher,
@@ -138,7 +144,7 @@ impl Cluster {
         }
     }
 
-    fn run(&self, epoch: u64, tasks: u64) -> JoinHandle<Result<EpochOutput, EpochFailed>> {
+    fn run(&self, epoch: u64, tasks: u64) -> Epoch {
         let (dispatcher, (planned, planning)) = (self.dispatcher.clone(), mpsc::channel(1));
         tokio::spawn(async move {
             let plan = async move {
@@ -223,7 +229,7 @@ async fn an_epoch_is_worked_off_by_several_workers_and_they_are_sent_home() {
     let (one, two) = (cluster.worker("w1", 2).await, cluster.worker("w2", 1).await);
     let (one, two) = (tokio::spawn(diligent(one)), tokio::spawn(diligent(two)));
     for epoch in 0..2 {
-        let output = cluster.run(epoch, 200).await.unwrap().unwrap();
+        let output = ended(cluster.run(epoch, 200)).await.unwrap();
         assert_eq!(output.outputs.iter().map(|output| output.task.0).collect::<Vec<_>>(), (0..200).collect::<Vec<_>>());
         assert_eq!((output.rows.read, output.left_behind.len()), (2000, 0));
         let progress = cluster.dispatcher.progress().borrow().clone();
@@ -231,7 +237,7 @@ async fn an_epoch_is_worked_off_by_several_workers_and_they_are_sent_home() {
     }
     assert!(cluster.dispatcher.drain().await.is_empty());
     assert_eq!(one.await.unwrap() + two.await.unwrap(), 400);
-    let after = cluster.run(2, 1).await.unwrap().unwrap_err();
+    let after = ended(cluster.run(2, 1)).await.unwrap_err();
     assert_eq!(after.class(), Class::Interrupted);
     drop(cluster.pipes);
     cluster.server.abort();
@@ -250,7 +256,7 @@ async fn the_context_is_sent_once_for_each_worker_and_epoch_before_its_first_lea
                 other => unreachable!("{other:?}"),
             }
         }
-        run.await.unwrap().unwrap();
+        ended(run).await.unwrap();
     }
 }
 
@@ -265,7 +271,7 @@ async fn a_worker_that_dies_in_the_middle_costs_nothing_but_time() {
     mortal.lease().await;
     drop(mortal);
     let other = tokio::spawn(diligent(cluster.worker("w2", 2).await));
-    let output = run.await.unwrap().unwrap();
+    let output = ended(run).await.unwrap();
     assert_eq!(output.outputs.len(), 20);
     let again = output.outputs.iter().filter(|output| output.attempt == Attempt(1)).count();
     assert_eq!(again, 2, "the two that it held");
@@ -276,7 +282,7 @@ async fn a_worker_that_dies_in_the_middle_costs_nothing_but_time() {
 
 #[tokio::test]
 async fn a_silent_worker_loses_its_lease_and_its_late_result_is_refused() {
-    let cluster = Cluster::start(config());
+    let cluster = Cluster::start(DistributeConfig { lease_timeout: Duration::from_secs(1), ..config() });
     let mut silent = cluster.worker("w1", 1).await;
     let run = cluster.run(0, 1);
     let lost = silent.lease().await;
@@ -294,23 +300,23 @@ async fn a_silent_worker_loses_its_lease_and_its_late_result_is_refused() {
     }
     assert!(!run.is_finished());
     other.done(&held).await;
-    let result = run.await.unwrap().unwrap();
+    let result = ended(run).await.unwrap();
     assert_eq!(result.outputs, [output(&held)]);
     assert_eq!(result.left_behind, [output(&lost).files[0].location.clone()]);
 }
 
 #[tokio::test]
 async fn heartbeats_keep_a_lease_for_longer_than_its_timeout() {
-    let cluster = Cluster::start(config());
+    let cluster = Cluster::start(DistributeConfig { lease_timeout: Duration::from_secs(2), ..config() });
     let mut worker = cluster.worker("w1", 1).await;
     let run = cluster.run(0, 1);
     let lease = worker.lease().await;
-    for _ in 0..10 {
+    for _ in 0..30 {
         tokio::time::sleep(Duration::from_millis(100)).await;
         worker.beat().await;
     }
     worker.done(&lease).await;
-    assert_eq!(run.await.unwrap().unwrap().outputs, [output(&lease)]);
+    assert_eq!(ended(run).await.unwrap().outputs, [output(&lease)]);
 }
 
 #[tokio::test]
@@ -324,7 +330,7 @@ async fn a_task_that_keeps_failing_ends_the_epoch_with_its_own_error() {
         let (message, left_behind) = ("connection reset by storage".into(), vec![]);
         worker.say(FromWorker::Failed { lease: lease.lease, class: Class::Transient, message, left_behind }).await;
     }
-    let failed = run.await.unwrap().unwrap_err();
+    let failed = ended(run).await.unwrap_err();
     assert!(matches!(failed.error, DistributeError::TriedOften { failures: 4, .. }), "{failed:?}");
     assert!(failed.to_string().contains("connection reset by storage"));
 }
@@ -335,7 +341,7 @@ async fn a_dropped_epoch_revokes_its_leases_and_makes_room_for_the_next() {
     let mut worker = cluster.worker("w1", 1).await;
     let run = cluster.run(0, 5);
     let lease = worker.lease().await;
-    let busy = cluster.run(1, 1).await.unwrap().unwrap_err();
+    let busy = ended(cluster.run(1, 1)).await.unwrap_err();
     assert!(matches!(busy.error, DistributeError::Busy { .. }));
     run.abort();
     assert_eq!(worker.hear().await, ToWorker::Revoke(lease.lease));
@@ -345,7 +351,7 @@ async fn a_dropped_epoch_revokes_its_leases_and_makes_room_for_the_next() {
     let next = worker.lease().await;
     assert_eq!((next.epoch, next.attempt), (EpochId(1), Attempt(0)));
     worker.done(&next).await;
-    let result = run.await.unwrap().unwrap();
+    let result = ended(run).await.unwrap();
     assert_eq!(result.left_behind, [output(&lease).files[0].location.clone()]);
 }
 
@@ -366,7 +372,7 @@ async fn planning_is_held_back_while_nobody_works() {
         planned.send(scan(id)).await.unwrap();
     }
     drop(planned);
-    assert_eq!(run.await.unwrap().unwrap().outputs.len() as u64, sent + 100);
+    assert_eq!(ended(run).await.unwrap().outputs.len() as u64, sent + 100);
     cluster.dispatcher.drain().await;
     worker.await.unwrap();
 }
@@ -378,7 +384,7 @@ async fn cancelling_the_run_stops_the_epoch_and_sends_workers_home() {
     let run = cluster.run(0, 5);
     let lease = worker.lease().await;
     cluster.shutdown.cancel();
-    let failed = run.await.unwrap().unwrap_err();
+    let failed = ended(run).await.unwrap_err();
     assert_eq!(failed.class(), Class::Interrupted);
     assert_eq!(worker.hear().await, ToWorker::Revoke(lease.lease));
     assert_eq!(worker.hear().await, ToWorker::Drain);
@@ -422,7 +428,7 @@ async fn the_former_stream_of_a_worker_is_told_that_another_took_its_name() {
     let lease = latter.lease().await;
     assert_eq!(lease.attempt, Attempt(1));
     latter.done(&lease).await;
-    run.await.unwrap().unwrap();
+    ended(run).await.unwrap();
 }
 
 #[tokio::test]

@@ -55,100 +55,57 @@ pub async fn run(
 ) -> Result<RunReport, JobError> {
     let run = RunId::new();
     let prepared = prepare(job).await?;
-    let Settled { prepared, fence, files_cleaned_up } = settle(prepared, &run, options).await?;
-    let (epochs, reason) = work(&prepared.range);
     let mut report = RunReport {
         job: prepared.job.name.clone(),
         run: run.clone(),
         outcome: Outcome::NothingToDo,
-        reason,
+        reason: None,
         epochs: Vec::new(),
-        files_cleaned_up,
+        files_cleaned_up: 0,
         target: None,
     };
-    if epochs.is_empty() {
-        if let Target::Existing(table) = &prepared.target {
-            report.target = Some(target_report(table));
-        }
+    let (epochs, reason) = work(&prepared.range);
+    if epochs.is_empty() && !has_unfinished_runs(&prepared, &run).await? {
+        report.reason = reason;
+        report.target = existing(&prepared).map(target_report);
         return Ok(report);
     }
-    observer.started(&prepared, epochs.len());
-    let table = match &prepared.target {
-        Target::Existing(table) => table.clone(),
+    let table = target_table(&prepared).await?;
+    // Before anything is staged, and before looking for others: of two runs that start together each finds the other.
+    let marker = commit::start_run(&table, &prepared.job.name, &run).await?;
+    let mut carrier = Carrier { prepared, dispatcher, options, run, marker, fence: Fence(0), table };
+    let done = carrier.work(&mut report, observer, stop).await;
+    carrier.leave(done.as_ref().err()).await;
+    done?;
+    report.target = (!carrier.table.is_staged()).then(|| target_report(&carrier.table));
+    Ok(report)
+}
+
+fn existing(prepared: &Prepared) -> Option<&LoadedTable> {
+    match &prepared.target {
+        Target::Existing(table) => Some(table),
+        Target::New(_) => None,
+    }
+}
+
+async fn has_unfinished_runs(prepared: &Prepared, run: &RunId) -> Result<bool, JobError> {
+    match existing(prepared) {
+        Some(table) => Ok(!commit::unfinished_runs(table, &prepared.job.name, run).await?.is_empty()),
+        None => Ok(false),
+    }
+}
+
+/// The target, as it is or as its first epoch will make it.
+async fn target_table(prepared: &Prepared) -> Result<LoadedTable, JobError> {
+    let at = |source| JobError::Catalog { side: "target", source };
+    match &prepared.target {
+        Target::Existing(table) => Ok(table.clone()),
         Target::New(creation) => {
-            let at = |source| JobError::Catalog { side: "target", source };
             let ident = prepared.job.target.table.ident();
             prepared.target_catalog.ensure_namespace(ident.namespace()).await.map_err(at)?;
-            prepared.target_catalog.stage_table(&ident, creation.clone()).await.map_err(at)?
-        }
-    };
-    let marker = commit::start_run(&table, &prepared.job.name, &run).await?;
-    let mut carrier = Carrier { prepared: &prepared, dispatcher, options, run, marker, fence, table };
-    let mut failure = None;
-    for (number, epoch) in epochs.iter().enumerate() {
-        let carried = tokio::select! {
-            carried = carrier.carry(EpochId(number as u64), epoch, observer) => carried,
-            () = stop.cancelled() => Err(JobError::Interrupted { committed: report.epochs.len() }),
-        };
-        match carried {
-            Ok(done) => {
-                observer.committed(&done);
-                report.epochs.push(done);
-                report.outcome = Outcome::Applied;
-            }
-            Err(error) => {
-                failure = Some(error);
-                break;
-            }
+            prepared.target_catalog.stage_table(&ident, creation.clone()).await.map_err(at)
         }
     }
-    carrier.leave(failure.as_ref()).await;
-    if failure.is_none() && matches!(prepared.target, Target::New(_)) {
-        report.files_cleaned_up += carrier.clean_up_before_the_table().await?;
-    }
-    match failure {
-        Some(error) => Err(error),
-        None => {
-            report.target = Some(target_report(&carrier.table));
-            Ok(report)
-        }
-    }
-}
-
-/// A job whose earlier runs are settled: whatever they had under way is in the target now, or never will be.
-struct Settled {
-    prepared: Prepared,
-    fence: Fence,
-    files_cleaned_up: u64,
-}
-
-/// Takes over from runs that did not end, and removes what they left.
-async fn settle(prepared: Prepared, run: &RunId, options: &RunOptions) -> Result<Settled, JobError> {
-    let Target::Existing(table) = &prepared.target else {
-        // Nothing of an earlier run is in a table that does not exist; its files are looked for after the first commit.
-        return Ok(Settled { prepared, fence: Fence(0), files_cleaned_up: 0 });
-    };
-    let job = prepared.job.name.clone();
-    let unfinished = commit::unfinished_runs(table, &job, run).await?;
-    if unfinished.is_empty() {
-        let fence = commit::current_fence(&table.metadata, &job)?.map_or(Fence(0), |holder| holder.fence);
-        return Ok(Settled { prepared, fence, files_cleaned_up: 0 });
-    }
-    tracing::info!(job = %job, runs = unfinished.len(), "taking over from runs that did not end");
-    let catalog = prepared.target_catalog.as_ref();
-    let (table, fence) = commit::take_over(catalog, table.clone(), &job, run, &options.commit).await?;
-    let files_cleaned_up = clean_up(&table, &job, &unfinished, run).await?;
-    // The dead run may have committed after we looked: look again, its last epoch is not ours to repeat.
-    let prepared = prepare(prepared.job).await?;
-    Ok(Settled { prepared, fence, files_cleaned_up })
-}
-
-async fn clean_up(table: &LoadedTable, job: &JobName, dead: &[RunMarker], by: &RunId) -> Result<u64, JobError> {
-    let mut files = 0;
-    for marker in dead {
-        files += commit::clean_up(table, job, marker, by).await?.files;
-    }
-    Ok(files)
 }
 
 /// The epochs to carry, or why there are none.
@@ -169,7 +126,7 @@ fn target_report(table: &LoadedTable) -> TargetReport {
 
 /// One run at its work: the target's table moves with each committed epoch.
 struct Carrier<'a> {
-    prepared: &'a Prepared,
+    prepared: Prepared,
     dispatcher: &'a Dispatcher,
     options: &'a RunOptions,
     run: RunId,
@@ -179,6 +136,64 @@ struct Carrier<'a> {
 }
 
 impl Carrier<'_> {
+    /// Settles earlier runs, then carries the epochs one after another.
+    async fn work(
+        &mut self,
+        report: &mut RunReport,
+        observer: &dyn Observer,
+        stop: &CancellationToken,
+    ) -> Result<(), JobError> {
+        if !self.table.is_staged() {
+            report.files_cleaned_up += self.settle().await?;
+        }
+        let was_staged = self.table.is_staged();
+        let (epochs, reason) = work(&self.prepared.range);
+        report.reason = reason;
+        if !epochs.is_empty() {
+            observer.started(&self.prepared, epochs.len());
+        }
+        for (number, epoch) in epochs.iter().enumerate() {
+            let done = tokio::select! {
+                done = self.carry(EpochId(number as u64), epoch, observer) => done?,
+                () = stop.cancelled() => return Err(JobError::Interrupted { committed: report.epochs.len() }),
+            };
+            observer.committed(&done);
+            report.epochs.push(done);
+            report.outcome = Outcome::Applied;
+        }
+        if was_staged && !self.table.is_staged() {
+            // Runs that were killed before the table was there left files beside its place.
+            report.files_cleaned_up += self.settle().await?;
+        }
+        Ok(())
+    }
+
+    /// Takes over from runs that did not end, and removes what they left: whatever they had under way is in the target
+    /// by then, or never will be.
+    async fn settle(&mut self) -> Result<u64, JobError> {
+        let job = self.prepared.job.name.clone();
+        let unfinished = commit::unfinished_runs(&self.table, &job, &self.run).await?;
+        if unfinished.is_empty() {
+            let holder = commit::current_fence(&self.table.metadata, &job)?;
+            self.fence = holder.map_or(self.fence, |holder| holder.fence);
+            return Ok(0);
+        }
+        tracing::info!(%job, runs = unfinished.len(), "took over from runs that did not end");
+        let catalog = self.prepared.target_catalog.as_ref();
+        let table = self.table.clone();
+        (self.table, self.fence) = commit::take_over(catalog, table, &job, &self.run, &self.options.commit).await?;
+        let mut files = 0;
+        for dead in &unfinished {
+            files += commit::clean_up(&self.table, &job, dead, &self.run).await?.files;
+        }
+        // The dead run may have committed after we looked: look again, its last epoch is not ours to repeat.
+        self.prepared = prepare(self.prepared.job.clone()).await?;
+        if let Target::Existing(table) = &self.prepared.target {
+            self.table = table.clone();
+        }
+        Ok(files)
+    }
+
     async fn carry(
         &mut self,
         id: EpochId,
@@ -253,7 +268,7 @@ impl Carrier<'_> {
     }
 
     fn context(&self, epoch: EpochId) -> Result<EpochContext, JobError> {
-        let prepared = self.prepared;
+        let prepared = &self.prepared;
         let metadata = &self.table.metadata;
         Ok(EpochContext {
             job: prepared.job.name.clone(),
@@ -286,7 +301,7 @@ impl Carrier<'_> {
         epoch: &Epoch,
         staged: Vec<StagedFile>,
     ) -> Result<Option<SnapshotId>, JobError> {
-        let prepared = self.prepared;
+        let prepared = &self.prepared;
         let source = &prepared.source.metadata;
         let after = commit::find_checkpoint(&self.table.metadata, &prepared.job.name)?;
         let request = EpochCommit {
@@ -312,19 +327,6 @@ impl Carrier<'_> {
         Ok(committed.snapshot_id)
     }
 
-    /// Runs that were killed before the table was there left files beside its place; now that it is there, nothing of
-    /// theirs can land any more once this run has taken over.
-    async fn clean_up_before_the_table(&mut self) -> Result<u64, JobError> {
-        let (catalog, job) = (self.prepared.target_catalog.as_ref(), &self.prepared.job.name);
-        let unfinished = commit::unfinished_runs(&self.table, job, &self.run).await?;
-        if unfinished.is_empty() {
-            return Ok(0);
-        }
-        let table = self.table.clone();
-        (self.table, self.fence) = commit::take_over(catalog, table, job, &self.run, &self.options.commit).await?;
-        clean_up(&self.table, job, &unfinished, &self.run).await
-    }
-
     /// Ends the run: nothing of it is left that nobody references, or its marker stays so that the next run looks.
     async fn leave(&self, failure: Option<&JobError>) {
         let job = &self.prepared.job.name;
@@ -334,9 +336,10 @@ impl Carrier<'_> {
             tracing::warn!(run = %self.run, "the outcome of a commit is unknown; its files stay until the next run");
             return;
         }
-        let left = match failure {
-            Some(_) => commit::withdraw(&self.table, job, &self.marker).await.map(drop),
-            None => commit::end_run(&self.table, job, &self.run).await,
+        // Attempts that failed on the way may have left files even where the run succeeded.
+        let left = match commit::clean_up_own(&self.table, job, &self.marker).await {
+            Ok(_) => commit::end_run(&self.table, job, &self.run).await,
+            Err(error) => Err(error),
         };
         if let Err(error) = left {
             tracing::warn!(run = %self.run, %error, "could not tidy up after the run; the next run does it");

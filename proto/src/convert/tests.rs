@@ -366,7 +366,8 @@ fn an_envelope_that_does_not_hold_together_is_refused() {
         assert_eq!((error.lease, error.class()), (lease, Class::Corrupt));
         assert!(words.split(' ').all(|word| error.source.to_string().contains(word)), "{words}: {}", error.source);
     }
-    let coordinator: Vec<(&str, Option<LeaseId>, Option<EpochId>, Option<coordinator_message::Kind>)> = vec![
+    type Coordinator = (&'static str, Option<LeaseId>, Option<EpochId>, Option<coordinator_message::Kind>);
+    let coordinator: Vec<Coordinator> = vec![
         ("CoordinatorMessage kind", None, None, None),
         (
             "Welcome heartbeat_ms",

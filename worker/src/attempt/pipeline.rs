@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::{AttemptError, Counters, Runner};
 use crate::read::{ReadError, ReadOptions, TaskReader};
 use crate::stage::{StageOptions, Stager};
-use crate::{Change, ChangeBatch, tag};
+use crate::{ChangeBatch, tag};
 
 /// Reads, tags and stages, each attempt within its share of the worker's memory.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +42,7 @@ impl PipelineRunner {
         StageOptions {
             row_group_memory_bytes: self.slot_memory_bytes * 3 / 8,
             unique_keys: has_deletes && context.target.mode == TargetMode::MergeOnRead,
-            key_memory_bytes: usize::try_from(self.slot_memory_bytes / 4).unwrap_or(usize::MAX),
+            key_memory_bytes: self.slot_memory_bytes / 4,
         }
     }
 
@@ -61,14 +61,12 @@ impl PipelineRunner {
         let source = Storage::new(context.source.storage.clone());
         let reader = TaskReader::open(&context, task, source, runtime.clone(), self.read_options(cancel));
         let reader = Counted { reader: reader.map_err(|error| failed(&error))?, progress };
-        let memory_bytes_max = usize::try_from(self.slot_memory_bytes / 4).unwrap_or(usize::MAX);
-        let mut tagged = tag::tag(reader, task.carry_over, &key, memory_bytes_max);
+        let mut tagged = tag::tag(reader, task.carry_over, key, self.slot_memory_bytes / 4);
 
         let target = Storage::new(context.target.storage.clone());
         let options = self.stage_options(&context, task);
         let stager = Stager::new(Arc::clone(&context), task.id, attempt, target, runtime, options);
         let mut stager = stager.map_err(|error| AttemptError::new(&error, Vec::new()))?;
-        let mut rows = RowCounts::default();
         // Looked at for each batch, so that an attempt whose lease is lost does not go on staging.
         while let Some(batch) = tagged.next() {
             if cancel.is_cancelled() {
@@ -82,20 +80,15 @@ impl PipelineRunner {
             if let Err(error) = stager.write(&batch) {
                 return Err(AttemptError::new(&error, stager.abort()));
             }
-            match batch.change {
-                Change::Insert => rows.inserted += batch.rows.num_rows() as u64,
-                Change::Delete => rows.deleted += batch.rows.num_rows() as u64,
-            }
-            rows.carried_over = tagged.carried_over();
-            progress.set(with_read(rows, progress));
+            progress.set(with_read(RowCounts { carried_over: tagged.carried_over(), ..stager.rows() }, progress));
         }
         if cancel.is_cancelled() {
             return Err(AttemptError::cancelled(stager.abort()));
         }
-        rows.carried_over = tagged.carried_over();
-        let files = stager.finish().map_err(|error| AttemptError::new(&error, Vec::new()))?;
-        rows.bytes_written = files.iter().map(|file| file.size_bytes).sum();
-        let rows = with_read(rows, progress);
+        let rows = RowCounts { carried_over: tagged.carried_over(), ..stager.rows() };
+        let files = stager.finish().map_err(|error| AttemptError::new(&error, error.left_behind().to_vec()))?;
+        let bytes_written = files.iter().map(|file| file.size_bytes).sum();
+        let rows = with_read(RowCounts { bytes_written, ..rows }, progress);
         progress.set(rows);
         Ok(TaskOutput { task: task.id, attempt, files, rows })
     }

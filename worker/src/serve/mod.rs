@@ -116,7 +116,7 @@ async fn keep_serving(
         let last = match close {
             Close::NoMoreWork => return Ok(Reason::NoMoreWork),
             Close::Drained => return Ok(Reason::Drained),
-            Close::Failed(error) => return Err(error),
+            Close::Failed(error) => return Err(*error),
             Close::Broken(why) => why,
         };
         failures += 1;

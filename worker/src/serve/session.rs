@@ -35,7 +35,7 @@ pub(super) enum Close {
     /// It broke; another one may hold.
     Broken(String),
     /// Another one would end the same.
-    Failed(ServeError),
+    Failed(Box<ServeError>),
 }
 
 /// The context of the epoch under way, or why it cannot be read.
@@ -71,7 +71,7 @@ enum Ending {
 
 /// What the session woke up for.
 enum Turn {
-    Message(Result<Option<CoordinatorMessage>, Status>),
+    Message(Box<Result<Option<CoordinatorMessage>, Status>>),
     Attempt(Option<FromWorker>),
     Heartbeat,
     Drain,
@@ -136,14 +136,14 @@ impl Session<'_> {
                 return Ok(ending);
             }
             let turn = tokio::select! {
-                message = open.inbound.message() => Turn::Message(message),
+                message = open.inbound.message() => Turn::Message(Box::new(message)),
                 message = self.attempts.next(), if !self.attempts.is_idle() => Turn::Attempt(message),
                 _ = heartbeat.tick() => Turn::Heartbeat,
                 () = self.drain.cancelled(), if open.ending.is_none() => Turn::Drain,
                 () = &mut grace, if open.ending.is_some() => Turn::GraceOver,
             };
             match turn {
-                Turn::Message(message) => match self.read(message)? {
+                Turn::Message(message) => match self.read(*message)? {
                     Ok(message) => self.hear(open, message).await?,
                     Err(unreadable) => self.refuse(open, unreadable).await?,
                 },
@@ -249,8 +249,9 @@ impl Session<'_> {
         message: &FromWorker,
         within: Duration,
     ) -> Result<(), Close> {
-        let wire = write_worker_message(message)
-            .map_err(|source| Close::Failed(ServeError::Unsendable { worker: self.config.id.clone(), source }))?;
+        let wire = write_worker_message(message).map_err(|source| {
+            Close::Failed(Box::new(ServeError::Unsendable { worker: self.config.id.clone(), source }))
+        })?;
         match timeout(within, outbound.send(wire)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(Close::Broken("the stream to it is gone".to_owned())),
@@ -282,12 +283,12 @@ impl Session<'_> {
 
     fn status(&self, status: &Status) -> Close {
         match final_class(status) {
-            Some(class) => Close::Failed(not_taken(self.config, class, status)),
+            Some(class) => Close::Failed(Box::new(not_taken(self.config, class, status))),
             None => Close::Broken(chain(status)),
         }
     }
 
     fn not_understood(&self, source: Unreadable) -> Close {
-        Close::Failed(ServeError::NotUnderstood { worker: self.config.id.clone(), source })
+        Close::Failed(Box::new(ServeError::NotUnderstood { worker: self.config.id.clone(), source }))
     }
 }

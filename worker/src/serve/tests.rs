@@ -164,7 +164,7 @@ impl Stream {
             Some(FromWorker::Register(register)) => assert_eq!((register.worker.0.as_str(), register.slots), ("w", 2)),
             other => unreachable!("{other:?}"),
         }
-        let terms = Welcome { coordinator: "c".into(), heartbeat_ms: 20, lease_timeout_ms: 1000 };
+        let terms = Welcome { coordinator: "c".into(), heartbeat_ms: 20, lease_timeout_ms: 10_000 };
         self.say(ToWorker::Welcome(terms)).await;
         self.say(ToWorker::Context(context())).await;
         for number in leases {
@@ -204,7 +204,6 @@ struct Play {
 
 fn config() -> WorkerConfig {
     WorkerConfig {
-        grace: Duration::from_millis(200),
         cancel_timeout: Duration::from_secs(5),
         reconnect_max: Duration::from_millis(500),
         reconnect_delay: Duration::from_millis(10),
@@ -215,6 +214,10 @@ fn config() -> WorkerConfig {
 
 impl Play {
     fn start(puppets: Puppets) -> Self {
+        Self::start_with(puppets, config())
+    }
+
+    fn start_with(puppets: Puppets, config: WorkerConfig) -> Self {
         let (script, streams) = mpsc::channel(8);
         let (pipes, incoming) = mpsc::channel::<tokio::io::DuplexStream>(8);
         let incoming = tokio_stream::StreamExt::map(ReceiverStream::new(incoming), Ok::<_, std::io::Error>);
@@ -230,7 +233,7 @@ impl Play {
         });
         let channel = endpoint(Endpoint::from_static("http://coordinator")).connect_with_connector_lazy(connect);
         let (puppets, drain) = (Arc::new(puppets), CancellationToken::new());
-        let worker = tokio::spawn(serve(channel, config(), puppets.clone(), drain.clone()));
+        let worker = tokio::spawn(serve(channel, config, puppets.clone(), drain.clone()));
         Self { streams, puppets, drain, worker }
     }
 
@@ -353,7 +356,8 @@ async fn draining_lets_attempts_finish_within_the_grace() {
 
 #[tokio::test]
 async fn draining_gives_back_what_does_not_finish() {
-    let mut play = Play::start(Puppets::default());
+    let config = WorkerConfig { grace: Duration::from_millis(50), ..config() };
+    let mut play = Play::start_with(Puppets::default(), config);
     let mut stream = play.stream().await.welcome([4]).await;
     play.until_running(&[4]).await;
     play.drain.cancel();
@@ -437,7 +441,7 @@ impl Runner for Panicking {
         _progress: Arc<Counters>,
         _cancel: CancellationToken,
     ) -> Outcome {
-        panic!("an index out of bounds");
+        unreachable!("an index out of bounds");
     }
 
     async fn discard(&self, _context: Arc<EpochContext>, _output: TaskOutput) -> Vec<String> {

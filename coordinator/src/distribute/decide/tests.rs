@@ -534,9 +534,9 @@ proptest! {
                 .map(|(_, lease)| (lease.task.id, lease.clone()))
                 .collect();
             for (task, lease) in held {
-                if !accepted.contains_key(&task) {
+                if let std::collections::btree_map::Entry::Vacant(open) = accepted.entry(task) {
                     bench.done(SessionId(u64::MAX), lease.lease, task.0, lease.attempt.0);
-                    accepted.insert(task, lease.attempt);
+                    open.insert(lease.attempt);
                 }
             }
         }

@@ -1,9 +1,8 @@
 //! Main's history: where bounds and checkpoint lie in it, and how a range of it is cut.
 
 use iceberg::spec::{Operation, SnapshotRef, TableMetadata};
-use iceferry_common::model::SnapshotId;
-
 use iceferry_common::config::{Bounds, EndBound, StartBound};
+use iceferry_common::model::SnapshotId;
 
 use super::{Epoch, Nothing, Range, RangeError, describe_start};
 
