@@ -82,6 +82,8 @@ def duck_connection():
         pattern = f"{labenv.site_packages('core')}/duckdb_extension_{name}/extensions/*/{name}.duckdb_extension"
         connection.execute(f"load '{glob.glob(pattern)[0]}'")
     connection.execute("set timezone = 'UTC'")
+    # what counts is what is on the disk now, not what was there at an earlier read
+    connection.execute("set enable_external_file_cache = false")
     return connection
 
 

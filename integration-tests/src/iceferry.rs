@@ -165,3 +165,39 @@ impl Finished {
 fn text(path: &Path) -> &str {
     path.to_str().expect("test paths are UTF-8")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn output(code: i32, stdout: &str) -> Output {
+        Output { code: Some(code), stdout: stdout.to_owned(), stderr: String::new() }
+    }
+
+    const REPORT: &str = r#"{"job": "j", "run": "r", "outcome": "applied", "target": {"table": "a.t",
+        "metadata_location": "file:///lake/v1.metadata.json"}, "epochs": [{"epoch": 0, "source_snapshot_id": "1",
+        "target_snapshot_id": null, "files": 0, "rows": {"inserted": 1, "deleted": 2, "carried_over": 0, "read": 3}}]}"#;
+
+    #[test]
+    fn a_report_is_found_on_the_last_line_or_in_all_of_the_output() {
+        let line = format!("copied 3 files\n{}\n\n", REPORT.replace('\n', " "));
+        for stdout in [REPORT, &line] {
+            let report = Finished::of(output(0, stdout)).report;
+            assert_eq!(report.metadata(), Path::new("/lake/v1.metadata.json"));
+            assert_eq!(report.deleted(), 2);
+            assert!(!report.is_nothing_to_do());
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "the run failed")]
+    fn a_run_that_failed_has_no_report() {
+        Finished::of(output(7, REPORT));
+    }
+
+    #[test]
+    #[should_panic(expected = "no report")]
+    fn a_run_that_says_nothing_has_no_report() {
+        Finished::of(output(0, "done\n"));
+    }
+}

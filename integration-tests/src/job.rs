@@ -6,6 +6,9 @@ use serde_json::{Map, Value, json};
 
 use crate::{Fixture, Source};
 
+/// The name that pyiceberg gives to the SQL catalogs of the tests; one database may hold several.
+const SQL_CATALOG: &str = "iceferry";
+
 /// A catalog, as a job file names it.
 #[derive(Debug, Clone)]
 pub enum Catalog {
@@ -44,7 +47,9 @@ impl Catalog {
     pub fn properties(&self) -> Value {
         match self {
             Self::Hadoop { warehouse } => json!({"type": "hadoop", "warehouse": warehouse}),
-            Self::Sql { uri, warehouse } => json!({"type": "sql", "uri": uri, "warehouse": warehouse}),
+            Self::Sql { uri, warehouse } => {
+                json!({"type": "sql", "uri": uri, "warehouse": warehouse, "catalog_name": SQL_CATALOG})
+            }
             Self::Rest { uri } => json!({"type": "rest", "uri": uri}),
         }
     }

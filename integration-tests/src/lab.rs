@@ -12,9 +12,9 @@ pub enum Component {
     Side,
     /// Spark.
     Spark,
-    /// A running REST catalog; `scripts/test` starts it and names it in `ICEFERRY_TEST_REST`.
+    /// A running REST catalog; `scripts/test` starts it and names it in `ICEFERRY_TEST_REST_URI`.
     Rest,
-    /// A running PostgreSQL; `scripts/test` starts it and names it in `ICEFERRY_TEST_POSTGRES`.
+    /// A running PostgreSQL; `scripts/test` starts it and names it in `ICEFERRY_TEST_POSTGRES_URI`.
     Postgres,
 }
 
@@ -63,12 +63,12 @@ impl Lab {
 
     /// The address of the REST catalog.
     pub fn rest(&self) -> Option<String> {
-        std::env::var("ICEFERRY_TEST_REST").ok().filter(|uri| !uri.is_empty())
+        std::env::var("ICEFERRY_TEST_REST_URI").ok().filter(|uri| !uri.is_empty())
     }
 
     /// The address of the PostgreSQL server, as `postgresql://user@host:port/database`.
     pub fn postgres(&self) -> Option<String> {
-        std::env::var("ICEFERRY_TEST_POSTGRES").ok().filter(|uri| !uri.is_empty())
+        std::env::var("ICEFERRY_TEST_POSTGRES_URI").ok().filter(|uri| !uri.is_empty())
     }
 
     /// A script of the lab.

@@ -77,3 +77,25 @@ pub fn table_metadata(folder: &Path) -> Vec<PathBuf> {
     }
     newest.into_values().map(|(_, path)| path).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_metadata_of_each_table_is_told_by_its_number() {
+        let scratch = Scratch::new();
+        let names = ["v9.metadata.json", "v10.metadata.json", "version-hint.text", ".v11.metadata.json.crc"];
+        for name in names {
+            std::fs::write(scratch.folder("a/metadata").join(name), "").unwrap();
+        }
+        for name in ["00001-x.metadata.json", "00002-a.metadata.json", "snap-3.avro"] {
+            std::fs::write(scratch.folder("b/metadata").join(name), "").unwrap();
+        }
+        let newest =
+            ["a/metadata/v10.metadata.json", "b/metadata/00002-a.metadata.json"].map(|name| scratch.join(name));
+        assert_eq!(table_metadata(scratch.path()), newest);
+        assert_eq!(listing(scratch.path()).len(), 6);
+        assert!(listing(&scratch.join("absent")).is_empty());
+    }
+}
