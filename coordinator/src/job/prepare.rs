@@ -266,7 +266,7 @@ fn has_rows(summary: &iceberg::spec::Summary) -> bool {
 pub async fn check_access(prepared: &Prepared) -> Result<(), JobError> {
     let failed = |side, act: &str| {
         let act = act.to_owned();
-        move |source| JobError::Catalog { side, source: CatalogError::Storage { act, source } }
+        move |source| JobError::Catalog { side, source: CatalogError::storage(act, source) }
     };
     if let Some(snapshot) = prepared.source.metadata.current_snapshot() {
         let read = prepared.source.storage.read(snapshot.manifest_list()).await;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use iceberg::spec::TableMetadata;
 use iceferry_common::config::JobFile;
 use iceferry_common::model::{
-    EpochContext, EpochId, Fence, JobName, RowCounts, RunId, ScanTask, Side, SnapshotId, SourceContext, StagedFile, TargetContext,
+    EpochContext, EpochId, Fence, RowCounts, RunId, ScanTask, Side, SnapshotId, SourceContext, StagedFile, TargetContext,
     TargetMode,
 };
 use iceferry_common::storage::Storage;
