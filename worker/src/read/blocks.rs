@@ -173,14 +173,14 @@ impl Inner {
         let end = index.saturating_add(lane.plan.ahead).saturating_add(1).min(lane.plan.pieces.len());
         while lane.first + lane.held.len() < end {
             let range = lane.plan.pieces[lane.first + lane.held.len()].clone();
-            lane.held.push_back(match self.from_tail(&range) {
+            lane.held.push_back(match self.within_tail(&range) {
                 Some(bytes) => Slot::Ready(bytes),
                 None => Slot::Pending(self.fetcher.start(&self.file, range)),
             });
         }
     }
 
-    fn from_tail(&self, range: &Range<u64>) -> Option<Bytes> {
+    fn within_tail(&self, range: &Range<u64>) -> Option<Bytes> {
         let tail_start = self.file.size_bytes - self.tail.len() as u64;
         let within = range.start >= tail_start && range.end <= self.file.size_bytes;
         within.then(|| self.tail.slice((range.start - tail_start) as usize..(range.end - tail_start) as usize))
