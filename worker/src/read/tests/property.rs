@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use super::*;
 
 /// A small generator of random numbers (SplitMix64): enough for tests, and the same everywhere.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -16,7 +16,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound.max(1)
     }
 
@@ -25,8 +25,12 @@ impl Random {
     }
 }
 
-fn setting(name: &str, default: impl FnOnce() -> u64) -> u64 {
+pub(super) fn setting(name: &str, default: impl FnOnce() -> u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or_else(default)
+}
+
+pub(super) fn seed() -> u64 {
+    setting("ICEFERRY_SEED", || std::time::UNIX_EPOCH.elapsed().map_or(1, |elapsed| elapsed.as_nanos() as u64))
 }
 
 #[derive(Debug, Clone)]
@@ -205,8 +209,7 @@ fn run_case(lab: &Lab, random: &mut Random) {
 
 #[test]
 fn random_differences_are_those_of_the_model() {
-    let clock = || std::time::UNIX_EPOCH.elapsed().map_or(1, |elapsed| elapsed.as_nanos() as u64);
-    let seed = setting("ICEFERRY_SEED", clock);
+    let seed = seed();
     let lab = Lab::new();
     for case in 0..setting("ICEFERRY_CASES", || 150) {
         println!("ICEFERRY_SEED={} ICEFERRY_CASES=1", seed.wrapping_add(case));
