@@ -173,14 +173,14 @@ impl Inner {
         let end = index.saturating_add(lane.plan.ahead).saturating_add(1).min(lane.plan.pieces.len());
         while lane.first + lane.held.len() < end {
             let range = lane.plan.pieces[lane.first + lane.held.len()].clone();
-            lane.held.push_back(match self.from_tail(&range) {
+            lane.held.push_back(match self.within_tail(&range) {
                 Some(bytes) => Slot::Ready(bytes),
                 None => Slot::Pending(self.fetcher.start(&self.file, range)),
             });
         }
     }
 
-    fn from_tail(&self, range: &Range<u64>) -> Option<Bytes> {
+    fn within_tail(&self, range: &Range<u64>) -> Option<Bytes> {
         let tail_start = self.file.size_bytes - self.tail.len() as u64;
         let within = range.start >= tail_start && range.end <= self.file.size_bytes;
         within.then(|| self.tail.slice((range.start - tail_start) as usize..(range.end - tail_start) as usize))
@@ -292,5 +292,47 @@ impl Read for BlockRead {
         buffer[..count].copy_from_slice(&self.current.split_to(count));
         self.position += count as u64;
         Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1024 * 1024;
+
+    fn whole(bytes: Range<u64>) -> Chunk {
+        Chunk { needed: std::iter::once(bytes.clone()).collect(), bytes }
+    }
+
+    #[test]
+    fn what_fits_the_budget_is_fetched_in_few_large_requests() {
+        let chunks = [whole(4..MIB), whole(MIB..2 * MIB), whole(2 * MIB + 100..6 * MIB)];
+        let plans = plan(&chunks, 16 * MIB);
+        assert_eq!(plans, [LanePlan { pieces: vec![4..4 * MIB + 4, 4 * MIB + 4..6 * MIB], ahead: 2, keep: true }]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_held_in_two_pieces_for_each_chunk() {
+        for columns in [1u64, 3, 16, 100] {
+            let chunk = |column: u64| whole(column * 40 * MIB..(column + 1) * 40 * MIB);
+            let chunks: Vec<Chunk> = (0..columns).map(chunk).collect();
+            let plans = plan(&chunks, 16 * MIB);
+            assert_eq!(plans.len() as u64, columns);
+            let held: u64 = plans.iter().map(|plan| (plan.ahead as u64 + 1) * length(&plan.pieces[0])).sum();
+            assert!(held <= 16 * MIB, "{columns} columns hold {held} bytes");
+            for (plan, chunk) in plans.iter().zip(&chunks) {
+                assert_eq!(merged(plan.pieces.iter().cloned(), 0), chunk.needed, "every byte once");
+                assert!(plan.pieces.windows(2).all(|pair| pair[0].end == pair[1].start));
+            }
+        }
+    }
+
+    #[test]
+    fn ranges_that_are_not_needed_are_left_out_where_that_saves_more_than_a_request() {
+        let chunk = Chunk { bytes: 0..10 * MIB, needed: vec![0..10, 20..30, 5 * MIB..5 * MIB + 7] };
+        let plans = plan(&[chunk], 16 * MIB);
+        assert_eq!(plans[0].pieces, [0..30, 5 * MIB..5 * MIB + 7]);
+        assert_eq!(plan(&[], 16 * MIB), []);
     }
 }

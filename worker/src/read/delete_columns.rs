@@ -7,9 +7,9 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use iceberg::arrow::type_to_arrow_type;
 use iceberg::spec::{NestedField, NestedFieldRef};
 
-use super::fetch::{Fetcher, FileHandle};
+use super::fetch::{Fetch, Fetcher, FileHandle};
 use super::file_schema::{FallbackIds, FileSchema};
-use super::footer::{OpenFile, start_tail};
+use super::footer::OpenFile;
 use super::project::{Adapter, IfMissing, Projection};
 use super::rows::{FileRows, Request};
 use super::select::Rows;
@@ -28,17 +28,16 @@ pub(super) fn nullable_schema(fields: &[NestedFieldRef]) -> Result<SchemaRef, ic
 }
 
 impl DeleteColumns {
-    /// Opens the file. `row_groups` picks among its row groups.
+    /// Opens the file, whose end is under way as `tail`. `row_groups` picks among its row groups.
     pub(super) fn open(
         fetcher: &Fetcher,
         options: &ReadOptions,
-        handle: &FileHandle,
+        (handle, tail): (&FileHandle, Fetch),
         fields: &[NestedFieldRef],
         schema: &SchemaRef,
         ids: &FallbackIds,
         row_groups: impl FnOnce(&OpenFile, &FileSchema) -> Vec<usize>,
     ) -> Result<Self, ReadError> {
-        let tail = start_tail(fetcher, handle);
         let file = Arc::new(OpenFile::open(fetcher, handle, tail)?);
         let file_schema = FileSchema::of(&handle.location, &file.metadata, ids)?;
         // A delete file that lacks its own key must not pass for one that deletes nulls, so no field is optional here.

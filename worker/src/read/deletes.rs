@@ -1,7 +1,7 @@
 //! The deletes of a scan task: loaded when first needed, shared by the file differences they reach, and let go after
 //! the last of them.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use iceberg::spec::{NestedFieldRef, SchemaRef};
@@ -10,11 +10,15 @@ use roaring::RoaringTreemap;
 
 use super::delete_columns::{DeleteColumns, nullable_schema};
 use super::equality::{KeyError, KeyTable};
-use super::fetch::{Fetcher, FileHandle};
+use super::fetch::{Fetch, Fetcher, FileHandle};
 use super::file_schema::FallbackIds;
+use super::footer::start_tail;
 use super::positions::{self, PositionsByFile};
 use super::vector;
 use super::{ReadError, ReadOptions};
+
+/// Ends of delete files that are asked for at once; each is at most a small file.
+const TAILS_AT_ONCE: usize = 6;
 
 /// Field ids that equality deletes are keyed on, ascending.
 pub(super) type KeyIds = Vec<i32>;
@@ -27,8 +31,12 @@ pub(super) struct Deletes {
     table: String,
     equality_schema: SchemaRef,
     ids: FallbackIds,
-    /// For each delete file: how many file differences are still to be read with it.
+    /// For each delete file: the file differences that name it.
+    named_by: Vec<Vec<usize>>,
+    /// For each delete file: how many of them are still to be read.
     uses: Vec<usize>,
+    /// For each delete file: the fields that it is keyed on, of equality deletes alone.
+    keyed_on: Vec<Option<KeyIds>>,
     by_position: HashMap<u32, PositionsByFile>,
     vector: Option<(u32, RoaringTreemap)>,
     by_key: HashMap<KeyIds, KeyTable>,
@@ -60,16 +68,23 @@ impl Deletes {
         equality_schema: &SchemaRef,
         ids: &FallbackIds,
     ) -> Result<Self, ReadError> {
-        let mut uses = vec![0; task.deletes.len()];
+        let mut named_by = vec![Vec::new(); task.deletes.len()];
         for (index, difference) in task.differences.iter().enumerate() {
             for delete in used_by(task, index) {
-                let count = uses.get_mut(delete as usize).ok_or_else(|| ReadError::Task {
+                let by = named_by.get_mut(delete as usize).ok_or_else(|| ReadError::Task {
                     task: task.id.0,
                     what: format!("{} has a delete file that is not in the task", difference.file.location),
                 })?;
-                *count += 1;
+                by.push(index);
             }
         }
+        let keyed_on = |file: &DeleteFile| match &file.kind {
+            DeleteKind::Equality { field_ids } => {
+                let ids: BTreeSet<i32> = field_ids.iter().copied().collect();
+                Some(ids.into_iter().collect())
+            }
+            DeleteKind::Position | DeleteKind::Vector { .. } => None,
+        };
         Ok(Self {
             task: Arc::clone(task),
             fetcher: fetcher.clone(),
@@ -77,7 +92,9 @@ impl Deletes {
             table: table.to_owned(),
             equality_schema: Arc::clone(equality_schema),
             ids: ids.clone(),
-            uses,
+            uses: named_by.iter().map(Vec::len).collect(),
+            named_by,
+            keyed_on: task.deletes.iter().map(keyed_on).collect(),
             by_position: HashMap::new(),
             vector: None,
             by_key: HashMap::new(),
@@ -90,19 +107,16 @@ impl Deletes {
         let mut deletes = SideDeletes::default();
         let (mut by_position, mut vectors) = (BTreeSet::new(), BTreeSet::new());
         for index in named(side) {
-            match &task.deletes[*index as usize].kind {
-                DeleteKind::Position => drop(by_position.insert(*index)),
-                DeleteKind::Vector { .. } => drop(vectors.insert(*index)),
-                DeleteKind::Equality { field_ids } => {
-                    let ids: BTreeSet<i32> = field_ids.iter().copied().collect();
-                    deletes.equality.entry(ids.into_iter().collect()).or_default().insert(*index);
-                }
+            match (&task.deletes[*index as usize].kind, &self.keyed_on[*index as usize]) {
+                (_, Some(ids)) => drop(deletes.equality.entry(ids.clone()).or_default().insert(*index)),
+                (DeleteKind::Vector { .. }, None) => drop(vectors.insert(*index)),
+                (_, None) => drop(by_position.insert(*index)),
             }
         }
         match vectors.len() {
             0 => {
+                self.load_positions(&by_position)?;
                 for index in by_position {
-                    self.load_positions(index)?;
                     if let Some(positions) = self.by_position.get(&index).and_then(|by_file| by_file.get(data_file)) {
                         deletes.positions |= positions;
                     }
@@ -148,20 +162,22 @@ impl Deletes {
                 self.by_position.remove(&index);
             }
         }
-        let (task, uses) = (&self.task, &self.uses);
-        self.by_key.retain(|ids, _| files_keyed_on(task, ids).any(|(index, _)| uses[index as usize] > 0));
+        let used = |ids: &KeyIds| {
+            let mut files = self.keyed_on.iter().zip(&self.uses);
+            files.any(|(keyed_on, uses)| *uses > 0 && keyed_on.as_ref() == Some(ids))
+        };
+        self.by_key.retain(|ids, _| used(ids));
     }
 
-    fn load_positions(&mut self, index: u32) -> Result<(), ReadError> {
-        if !self.by_position.contains_key(&index) {
-            let wants = |side: &Side| named(side).contains(&index);
-            let differences = self.task.differences.iter();
-            let wanted: HashSet<String> = differences
-                .filter(|difference| wants(&difference.before) || wants(&difference.after))
-                .map(|difference| difference.file.location.clone())
-                .collect();
+    /// Loads those position delete files that are not loaded yet.
+    fn load_positions(&mut self, indexes: &BTreeSet<u32>) -> Result<(), ReadError> {
+        let missing = indexes.iter().copied().filter(|index| !self.by_position.contains_key(index));
+        let mut tails = Tails::of(missing.collect());
+        while let Some((index, tail)) = tails.next(&self.task, &self.fetcher) {
+            let location = |difference: &usize| self.task.differences[*difference].file.location.clone();
+            let wanted: HashSet<String> = self.named_by[index as usize].iter().map(location).collect();
             let file = &self.task.deletes[index as usize];
-            let loaded = positions::load(&self.fetcher, &self.options, file, &wanted)?;
+            let loaded = positions::load(&self.fetcher, &self.options, file, tail, &wanted)?;
             self.by_position.insert(index, loaded);
         }
         Ok(())
@@ -199,16 +215,21 @@ impl Deletes {
         let mut table = KeyTable::new(fields, Arc::clone(&schema))
             .map_err(|error| refuse(format!("equality deletes on fields {ids:?} are not supported: {error}")))?;
         let others: u64 = self.by_key.values().map(KeyTable::size_bytes).sum();
-        for (index, file) in files_keyed_on(&self.task, ids).filter(|(index, _)| self.uses[*index as usize] > 0) {
+        let is_used =
+            |index: &u32| self.keyed_on[*index as usize].as_ref() == Some(ids) && self.uses[*index as usize] > 0;
+        let mut tails = Tails::of((0..self.uses.len() as u32).filter(is_used).collect());
+        while let Some((index, tail)) = tails.next(&self.task, &self.fetcher) {
+            let file = &self.task.deletes[index as usize];
             if file.format != FileFormat::Parquet {
                 let what = format!("equality deletes in {:?} are not supported: compact the table", file.format);
                 return Err(ReadError::unsupported(&file.location, what));
             }
             let handle = FileHandle::new(&file.location, file.size_bytes);
+            let tail = tail.unwrap_or_else(|| start_tail(&self.fetcher, &handle));
             let mut columns = DeleteColumns::open(
                 &self.fetcher,
                 &self.options,
-                &handle,
+                (&handle, tail),
                 &table.fields,
                 &schema,
                 &self.ids,
@@ -254,10 +275,28 @@ fn used_by(task: &ScanTask, difference: usize) -> BTreeSet<u32> {
     named(&difference.before).iter().chain(named(&difference.after)).copied().collect()
 }
 
-fn files_keyed_on<'a>(task: &'a ScanTask, ids: &'a KeyIds) -> impl Iterator<Item = (u32, &'a DeleteFile)> {
-    let keyed = |file: &DeleteFile| match &file.kind {
-        DeleteKind::Equality { field_ids } => field_ids.iter().copied().collect::<BTreeSet<_>>().iter().eq(ids.iter()),
-        DeleteKind::Position | DeleteKind::Vector { .. } => false,
-    };
-    (0..).zip(&task.deletes).filter(move |(_, file)| keyed(file))
+/// Delete files to load, in their order, with the ends of the next ones under way: they are mostly small and many, and
+/// each would else wait for its own request.
+struct Tails {
+    left: VecDeque<u32>,
+    started: VecDeque<(u32, Option<Fetch>)>,
+}
+
+impl Tails {
+    fn of(indexes: VecDeque<u32>) -> Self {
+        Self { left: indexes, started: VecDeque::new() }
+    }
+
+    /// The next delete file, and its end where it is a Parquet file.
+    fn next(&mut self, task: &ScanTask, fetcher: &Fetcher) -> Option<(u32, Option<Fetch>)> {
+        while self.started.len() < TAILS_AT_ONCE
+            && let Some(index) = self.left.pop_front()
+        {
+            let file = &task.deletes[index as usize];
+            let handle = FileHandle::new(&file.location, file.size_bytes);
+            let tail = (file.format == FileFormat::Parquet).then(|| start_tail(fetcher, &handle));
+            self.started.push_back((index, tail));
+        }
+        self.started.pop_front()
+    }
 }

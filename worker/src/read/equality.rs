@@ -142,6 +142,7 @@ fn one_nan(column: &ArrayRef) -> ArrayRef {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 mod tests {
     use arrow::array::{Float64Array, Int32Array, RecordBatch, StringArray};
     use arrow::datatypes::{Field, Schema};

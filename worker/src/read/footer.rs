@@ -141,7 +141,7 @@ fn check(handle: &FileHandle, metadata: &ParquetMetaData) -> Result<Vec<u64>, Re
             .filter(|end| i64::try_from(*end).is_ok())
             .ok_or_else(|| damaged(format!("row group {index} claims {} rows", row_group.num_rows())))?;
         for column in row_group.columns() {
-            if !chunk_bytes(column).is_some_and(|bytes| bytes.end <= handle.size_bytes) {
+            if chunk_bytes(column).is_none_or(|bytes| bytes.end > handle.size_bytes) {
                 let name = column.column_path().string();
                 return Err(damaged(format!("the bytes of column {name} in row group {index} are not in the file")));
             }

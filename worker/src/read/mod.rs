@@ -65,7 +65,7 @@ impl Default for ReadOptions {
             batch_rows: 8192,
             batch_bytes: 8 * 1024 * 1024,
             fetch_bytes: 16 * 1024 * 1024,
-            equality_bytes: 128 * 1024 * 1024,
+            equality_bytes: 64 * 1024 * 1024,
             cancel: CancellationToken::new(),
         }
     }

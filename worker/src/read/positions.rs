@@ -14,9 +14,9 @@ use roaring::RoaringTreemap;
 
 use super::delete_columns::{DeleteColumns, nullable_schema};
 use super::error::guarded;
-use super::fetch::{Fetcher, FileHandle};
+use super::fetch::{Fetch, Fetcher, FileHandle};
 use super::file_schema::{FallbackIds, FileSchema};
-use super::footer::OpenFile;
+use super::footer::{OpenFile, start_tail};
 use super::{ReadError, ReadOptions};
 
 /// Reserved field ids of the spec.
@@ -29,16 +29,20 @@ const AVRO_BYTES_MAX: u64 = 64 * 1024 * 1024;
 pub(super) type PositionsByFile = HashMap<String, RoaringTreemap>;
 
 /// The deleted positions of the wanted data files in a delete file. Its rows may be in any order and repeat, and speak
-/// of other data files as well.
+/// of other data files as well. `tail` is the end of a Parquet file, under way.
 pub(super) fn load(
     fetcher: &Fetcher,
     options: &ReadOptions,
     file: &DeleteFile,
+    tail: Option<Fetch>,
     wanted: &HashSet<String>,
 ) -> Result<PositionsByFile, ReadError> {
     let handle = FileHandle::new(&file.location, file.size_bytes);
     match file.format {
-        FileFormat::Parquet => load_parquet(fetcher, options, &handle, wanted),
+        FileFormat::Parquet => {
+            let tail = tail.unwrap_or_else(|| start_tail(fetcher, &handle));
+            load_parquet(fetcher, options, (&handle, tail), wanted)
+        }
         FileFormat::Avro => load_avro(fetcher, &handle, wanted),
         FileFormat::Orc | FileFormat::Puffin => {
             let what = format!("position deletes in {:?} are not supported: compact the table's deletes", file.format);
@@ -77,7 +81,7 @@ impl<'a> Sink<'a> {
 fn load_parquet(
     fetcher: &Fetcher,
     options: &ReadOptions,
-    handle: &FileHandle,
+    (handle, tail): (&FileHandle, Fetch),
     wanted: &HashSet<String>,
 ) -> Result<PositionsByFile, ReadError> {
     let location = &*handle.location;
@@ -88,7 +92,7 @@ fn load_parquet(
     let names = fields.iter().map(|field| MappedField::new(Some(field.id), vec![field.name.clone()], Vec::new()));
     let ids = FallbackIds::Names(Arc::new(NameMapping::new(names.collect())));
     let pick = |file: &OpenFile, schema: &FileSchema| row_groups(file, schema, wanted);
-    let mut columns = DeleteColumns::open(fetcher, options, handle, &fields, &schema, &ids, pick)?;
+    let mut columns = DeleteColumns::open(fetcher, options, (handle, tail), &fields, &schema, &ids, pick)?;
     let mut sink = Sink::new(location, wanted);
     while let Some(columns) = columns.next()? {
         if columns.iter().any(|column| column.null_count() > 0) {

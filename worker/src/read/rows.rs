@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{BooleanArray, BooleanBufferBuilder, RecordBatch};
+use arrow::compute::filter_record_batch;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection,
@@ -44,6 +45,10 @@ pub(super) struct FileRows {
     options: ReadOptions,
     leaves: Vec<usize>,
     mask: ProjectionMask,
+    /// Whether a column is inside of a list or map. The decoder skips rows of such columns by their repetition levels,
+    /// and goes round for ever when a damaged page has too few of them; reading rows notices it. So all rows are decoded
+    /// then, and the chosen ones are picked here.
+    repeated: bool,
     rows: Rows,
     row_groups: VecDeque<usize>,
     /// The next row group, whose bytes are fetched while the current one is decoded.
@@ -63,7 +68,10 @@ struct Decoding {
     row_group: usize,
     reader: ParquetRecordBatchReader,
     blocks: Blocks,
+    /// Rows that the decoder has still to give.
     rows_left: u64,
+    /// Which of them were chosen, where the decoder does not know it.
+    pick: Option<Pick>,
     positions: Positions,
 }
 
@@ -76,7 +84,9 @@ impl FileRows {
         options: &ReadOptions,
     ) -> Result<Self, ReadError> {
         let mut arrow = schema.arrow.clone();
-        if is_sparse(&file, &request) {
+        let columns = arrow.parquet_schema().columns();
+        let repeated = request.leaves.iter().any(|leaf| columns[*leaf].max_rep_level() > 0);
+        if !repeated && is_sparse(&file, &request) {
             let metadata = file.with_page_locations(fetcher)?;
             arrow = with_metadata(&file, &arrow, metadata)?;
         }
@@ -87,6 +97,7 @@ impl FileRows {
             options: options.clone(),
             leaves: request.leaves,
             mask: request.mask,
+            repeated,
             rows: request.rows,
             row_groups: request.row_groups.into(),
             ahead: None,
@@ -146,7 +157,7 @@ impl FileRows {
             if rows.is_empty() || ranges.as_ref().is_some_and(Vec::is_empty) {
                 continue;
             }
-            let selection = ranges.as_ref().map(|ranges| selection(ranges, &rows));
+            let selection = ranges.as_ref().filter(|_| !self.repeated).map(|ranges| selection(ranges, &rows));
             let chunks = self.chunks(row_group, selection.as_ref())?;
             let bytes = chunks.iter().flat_map(|chunk| &chunk.needed).map(|range| range.end - range.start).sum();
             let blocks = Blocks::start(&self.fetcher, &self.file.handle, self.file.tail.clone(), chunks, budget)?;
@@ -174,8 +185,13 @@ impl FileRows {
     fn decode(&self, prepared: Prepared) -> Result<Decoding, ReadError> {
         let Prepared { row_group, blocks, ranges, selection, .. } = prepared;
         let location = &*self.file.handle.location;
-        let ranges = ranges.unwrap_or_else(|| std::iter::once(self.file.rows_of(row_group)).collect());
-        let rows_left = ranges.iter().map(|range| range.end - range.start).sum();
+        let rows = self.file.rows_of(row_group);
+        let pick = ranges.as_ref().filter(|_| self.repeated).map(|ranges| Pick::new(ranges.clone(), rows.start));
+        let ranges = ranges.unwrap_or_else(|| std::iter::once(rows.clone()).collect());
+        let rows_left = match &pick {
+            Some(_) => rows.end - rows.start,
+            None => ranges.iter().map(|range| range.end - range.start).sum(),
+        };
         let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(blocks.clone(), self.arrow.clone())
             .with_row_groups(vec![row_group])
             .with_projection(self.mask.clone())
@@ -188,7 +204,7 @@ impl FileRows {
             builder = builder.with_row_selection_policy(RowSelectionPolicy::Selectors);
         }
         let reader = guarded(location, || builder.build().map_err(|source| decode_error(location, &blocks, source)))?;
-        Ok(Decoding { row_group, reader, blocks, rows_left, positions: Positions::new(ranges) })
+        Ok(Decoding { row_group, reader, blocks, rows_left, pick, positions: Positions::new(ranges) })
     }
 
     /// Rows of a batch: fewer than asked for where rows are wide.
@@ -225,7 +241,47 @@ impl Decoding {
                 return Err(ReadError::damaged(location, what));
             }
         };
-        Ok(next)
+        match (next, &mut self.pick) {
+            (Some(batch), Some(pick)) => {
+                let picked = filter_record_batch(&batch, &pick.next(batch.num_rows()));
+                picked.map(Some).map_err(|error| ReadError::damaged(location, error.to_string()))
+            }
+            (next, _) => Ok(next),
+        }
+    }
+}
+
+/// Picks chosen rows out of a row group that is decoded whole.
+struct Pick {
+    /// The chosen positions that are not passed, ascending.
+    ranges: VecDeque<Range<u64>>,
+    /// Position of the next row.
+    position: u64,
+}
+
+impl Pick {
+    fn new(ranges: Vec<Range<u64>>, start: u64) -> Self {
+        Self { ranges: ranges.into(), position: start }
+    }
+
+    /// Which of the next rows are chosen.
+    fn next(&mut self, rows: usize) -> BooleanArray {
+        let end = self.position + rows as u64;
+        let mut chosen = BooleanBufferBuilder::new(rows);
+        while self.position < end {
+            let (next, is_chosen) = match self.ranges.front() {
+                Some(range) if range.start <= self.position => (range.end, true),
+                Some(range) => (range.start, false),
+                None => (end, false),
+            };
+            if is_chosen && next <= end {
+                self.ranges.pop_front();
+            }
+            let next = next.min(end);
+            chosen.append_n((next - self.position) as usize, is_chosen);
+            self.position = next;
+        }
+        BooleanArray::new(chosen.finish(), None)
     }
 }
 

@@ -34,6 +34,7 @@ pub(super) fn decode(blob: &[u8], cardinality: u64) -> Result<RoaringTreemap, St
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 mod tests {
     use super::*;
 

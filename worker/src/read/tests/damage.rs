@@ -2,6 +2,7 @@
 
 use iceferry_common::fault::{Class, Classified, chain};
 
+use super::property::{Random, seed, setting};
 use super::*;
 
 fn error_of(lab: &Lab, file: DataFile) -> ReadError {
@@ -64,6 +65,71 @@ fn any_damaged_byte_gives_rows_or_an_error() {
     }
     let _ = std::panic::take_hook();
     assert!(failed > bytes.len() / 4, "{failed} of {}", bytes.len());
+}
+
+/// A list of texts: repetition and definition levels, dictionary and data pages, an offset index.
+fn lists(lab: &Lab) -> (DataFile, Schema) {
+    let mut builder = arrow::array::ListBuilder::new(arrow::array::StringBuilder::new()).with_field(field(
+        3,
+        "element",
+        DataType::Utf8,
+        true,
+    ));
+    for row in 0..400 {
+        for item in 0..row % 4 {
+            builder.values().append_option((item != 2).then(|| format!("text {}", row % 37)));
+        }
+        builder.append(row % 9 != 0);
+    }
+    let list: ArrayRef = Arc::new(builder.finish());
+    let properties = WriterProperties::builder()
+        .set_max_row_group_row_count(Some(150))
+        .set_data_page_row_count_limit(20)
+        .set_write_batch_size(20)
+        .set_compression(parquet::basic::Compression::SNAPPY)
+        .build();
+    let file =
+        lab.data_file("lists.parquet", &parquet(&batch(&[(1, "id", ints(0..400)), (2, "l", list)]), properties), 400);
+    let element = NestedField::list_element(3, Type::Primitive(PrimitiveType::String), false);
+    let list = Type::List(iceberg::spec::ListType::new(element.into()));
+    (file, schema([required(1, "id", PrimitiveType::Int), NestedField::optional(2, "l", list).into()]))
+}
+
+#[test]
+fn random_damage_gives_the_right_number_of_rows_or_an_error() {
+    let lab = Lab::new();
+    let (file, schema) = lists(&lab);
+    let wanted: Vec<u64> = vec![3, 171, 172, 399];
+    let vector = lab.vector("v", &wanted);
+    let whole = task(vec![added(file.clone())], Vec::new());
+    let sparse = task(vec![difference(file, Some(&[]), Some(&[0]))], vec![vector]);
+    let bytes = std::fs::read(lab.folder.path().join("lists.parquet")).unwrap();
+    let context = context(schema);
+    assert_eq!(lab.read(&context, &whole).unwrap().len(), 400);
+    let rows: Vec<String> = lab.read(&context, &sparse).unwrap().into_iter().map(|(.., row)| row).collect();
+    assert_eq!(rows, ["3|[text 3, text 3, null]", "171|null", "172|[]", "399|[text 29, text 29, null]"]);
+    std::panic::set_hook(Box::new(|_| {}));
+    let seed = seed();
+    for case in 0..setting("ICEFERRY_CASES", || 150) {
+        println!("ICEFERRY_SEED={} ICEFERRY_CASES=1", seed.wrapping_add(case));
+        let mut random = Random(seed.wrapping_add(case));
+        let mut bad = bytes.clone();
+        for _ in 0..1 + random.below(4) {
+            // The footer half of the time: it is a small part of the file, and leads everywhere.
+            let footer = bytes.len() as u64 / 4;
+            let start = if random.below(2) == 0 { bytes.len() as u64 - footer } else { 0 };
+            let index = (start + random.below(bytes.len() as u64 - start)) as usize;
+            bad[index] = random.next() as u8;
+        }
+        lab.put("lists.parquet", &bad);
+        for (task, rows) in [(&whole, 400), (&sparse, 4)] {
+            match lab.read(&context, task) {
+                Ok(read) => assert_eq!(read.len(), rows),
+                Err(error) => assert!([Class::Corrupt, Class::Refused].contains(&error.class()), "{}", chain(&error)),
+            }
+        }
+    }
+    let _ = std::panic::take_hook();
 }
 
 #[test]

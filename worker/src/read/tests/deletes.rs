@@ -111,7 +111,8 @@ fn equality_deletes_are_keyed_on_columns_that_are_not_read_and_on_older_types() 
     let doubles = |values: Vec<f64>| -> ArrayRef { Arc::new(Float64Array::from(values)) };
     let longs = |values: Vec<i64>| -> ArrayRef { Arc::new(Int64Array::from(values)) };
     let nulls: ArrayRef = Arc::new(Int32Array::from(vec![None, Some(0)]));
-    let cases: [(&str, Vec<(i32, &str, ArrayRef)>, &[&str]); 6] = [
+    type Case<'a> = (&'a str, Vec<(i32, &'a str, ArrayRef)>, &'a [&'a str]);
+    let cases: [Case<'_>; 6] = [
         ("a dropped column", vec![(3, "w", ints([8]))], &["1|a", "3|c"]),
         ("the newer type", vec![(1, "id", longs(vec![3, 1 << 40]))], &["1|a", "2|b"]),
         ("the older type", vec![(1, "id", ints([3]))], &["1|a", "2|b"]),

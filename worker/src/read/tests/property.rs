@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use iceberg::spec::ListType;
+
 use super::*;
 
 /// A small generator of random numbers (SplitMix64): enough for tests, and the same everywhere.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -16,7 +18,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound.max(1)
     }
 
@@ -25,8 +27,12 @@ impl Random {
     }
 }
 
-fn setting(name: &str, default: impl FnOnce() -> u64) -> u64 {
+pub(super) fn setting(name: &str, default: impl FnOnce() -> u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or_else(default)
+}
+
+pub(super) fn seed() -> u64 {
+    setting("ICEFERRY_SEED", || std::time::UNIX_EPOCH.elapsed().map_or(1, |elapsed| elapsed.as_nanos() as u64))
 }
 
 #[derive(Debug, Clone)]
@@ -126,13 +132,32 @@ fn random_side(random: &mut Random, deletes: &[Delete], file: usize) -> Vec<u32>
     side
 }
 
-fn line(row: (Option<i32>, i32)) -> String {
-    format!("{}|{}", row.0.map_or("null".to_owned(), |id| id.to_string()), row.1)
+fn line(row: (Option<i32>, i32), with_list: bool) -> String {
+    let list = if with_list { format!("|{:?}", (0..row.1).collect::<Vec<_>>()) } else { String::new() };
+    format!("{}|{}{list}", row.0.map_or("null".to_owned(), |id| id.to_string()), row.1)
+}
+
+/// A list that follows from the row's second column.
+fn list_column(rows: &[(Option<i32>, i32)]) -> ArrayRef {
+    let element = field(4, "element", DataType::Int32, true);
+    let mut builder = arrow::array::ListBuilder::new(arrow::array::Int32Builder::new()).with_field(element);
+    for (_, length) in rows {
+        builder.append_value((0..*length).map(Some));
+    }
+    Arc::new(builder.finish())
 }
 
 fn run_case(lab: &Lab, random: &mut Random) {
     let table: Table = (0..1 + random.below(3)).map(|_| rows(random)).collect();
-    let schema = schema([optional(1, "id", PrimitiveType::Int), required(2, "n", PrimitiveType::Int)]);
+    // Columns below a list are read in another way.
+    let with_list = random.chance(30);
+    let list =
+        Type::List(ListType::new(NestedField::list_element(4, Type::Primitive(PrimitiveType::Int), false).into()));
+    let mut fields = vec![optional(1, "id", PrimitiveType::Int), required(2, "n", PrimitiveType::Int)];
+    if with_list {
+        fields.push(NestedField::required(3, "l", list).into());
+    }
+    let schema = schema(fields);
     let group_rows = 1 + random.below(150) as usize;
     let page_rows = 1 + random.below(50) as usize;
     let write = |(index, rows): (usize, &Vec<_>)| {
@@ -141,7 +166,11 @@ fn run_case(lab: &Lab, random: &mut Random) {
             .set_data_page_row_count_limit(page_rows)
             .set_write_batch_size(page_rows)
             .build();
-        let bytes = parquet(&batch(&columns(rows.iter().copied())), properties);
+        let mut columns = columns(rows.iter().copied()).to_vec();
+        if with_list {
+            columns.push((3, "l", list_column(rows)));
+        }
+        let bytes = parquet(&batch(&columns), properties);
         lab.data_file(&format!("f{index}"), &bytes, rows.len() as u64)
     };
     let files: Vec<DataFile> = table.iter().enumerate().map(write).collect();
@@ -169,8 +198,8 @@ fn run_case(lab: &Lab, random: &mut Random) {
                 side.as_ref().is_some_and(|side| !is_dead(&deletes, side, file, position, *row))
             };
             match (live(&before), live(&after)) {
-                (true, false) => went.push(line(*row)),
-                (false, true) => came.push(line(*row)),
+                (true, false) => went.push(line(*row, with_list)),
+                (false, true) => came.push(line(*row, with_list)),
                 _ => {}
             }
         }
@@ -205,8 +234,7 @@ fn run_case(lab: &Lab, random: &mut Random) {
 
 #[test]
 fn random_differences_are_those_of_the_model() {
-    let clock = || std::time::UNIX_EPOCH.elapsed().map_or(1, |elapsed| elapsed.as_nanos() as u64);
-    let seed = setting("ICEFERRY_SEED", clock);
+    let seed = seed();
     let lab = Lab::new();
     for case in 0..setting("ICEFERRY_CASES", || 150) {
         println!("ICEFERRY_SEED={} ICEFERRY_CASES=1", seed.wrapping_add(case));
