@@ -90,7 +90,7 @@ pub(super) fn selection(ranges: &[Range<u64>], rows: &Range<u64>) -> RowSelectio
     RowSelection::from_consecutive_ranges(within, (rows.end - rows.start) as usize)
 }
 
-/// Splits the first `count` positions off a list of ranges that begins at `cursor`.
+/// Goes through the positions of ascending ranges, one by one.
 #[derive(Debug)]
 pub(super) struct Positions {
     ranges: std::vec::IntoIter<Range<u64>>,

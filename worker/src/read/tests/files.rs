@@ -164,3 +164,22 @@ fn a_file_may_have_no_rows_at_all() {
     let file = lab.data("f.parquet", &id_v(&[]));
     assert_eq!(lab.rows_of(&id_v_schema(), file).unwrap(), Vec::<String>::new());
 }
+
+#[test]
+fn a_row_group_belongs_to_the_split_that_holds_its_midpoint() {
+    let lab = Lab::new();
+    let file = grouped(&lab);
+    let bytes = std::fs::read(lab.folder.path().join("grouped.parquet")).unwrap();
+    let metadata = ParquetMetaDataReader::new().parse_and_finish(&Bytes::from(bytes)).unwrap();
+    let group = metadata.row_group(1);
+    let start = group.columns().iter().map(|column| column.byte_range().0).min().unwrap();
+    let end = group.columns().iter().map(|column| column.byte_range().0 + column.byte_range().1).max().unwrap();
+    let middle = start + (end - start) / 2;
+    let read = |start, end| {
+        let task = task(vec![split(added(file.clone()), start, end)], Vec::new());
+        lab.read(&context(id_v_schema()), &task).unwrap().len()
+    };
+    assert_eq!(read(middle, middle + 1), 100);
+    assert_eq!(read(middle - 1, middle), 0);
+    assert_eq!(read(middle + 1, end), 0);
+}
