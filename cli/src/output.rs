@@ -9,11 +9,7 @@ use crate::failure::Failure;
 use iceferry_common::fault::Class;
 
 /// Prints a result as one JSON object or as `text` has it.
-pub(crate) fn print<T: Serialize>(
-    result: &T,
-    output: Output,
-    text: impl FnOnce(&T) -> String,
-) -> Result<(), Failure> {
+pub(crate) fn print<T: Serialize>(result: &T, output: Output, text: impl FnOnce(&T) -> String) -> Result<(), Failure> {
     match output {
         Output::Text => print!("{}", text(result)),
         Output::Json => {

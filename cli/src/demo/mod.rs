@@ -51,11 +51,7 @@ pub(crate) async fn demo(args: &DemoArgs, output: Output) -> Result<(), Failure>
     let equal = source == target;
     let demo = Demo { job_file: job_path, source_snapshots: commits.len(), run, rows: source.rows.len(), equal };
     output::print(&demo, output, |demo| text(demo, &source, &target, args))?;
-    if equal {
-        Ok(())
-    } else {
-        Err(Failure::new(Class::Bug, "source and target of the demo differ"))
-    }
+    if equal { Ok(()) } else { Err(Failure::new(Class::Bug, "source and target of the demo differ")) }
 }
 
 fn text(demo: &Demo, source: &show::Rows, target: &show::Rows, args: &DemoArgs) -> String {
@@ -65,7 +61,8 @@ fn text(demo: &Demo, source: &show::Rows, target: &show::Rows, args: &DemoArgs) 
     text += &format!("\n{} rows on the left, {} on the right: {verdict}\n", source.rows.len(), target.rows.len());
     let carried = demo.run.outcome == Outcome::Applied;
     if demo.equal && carried {
-        let dir = if args.dir == Path::new("iceferry-demo") { String::new() } else { format!(" --dir {}", shown(&args.dir)) };
+        let dir =
+            if args.dir == Path::new("iceferry-demo") { String::new() } else { format!(" --dir {}", shown(&args.dir)) };
         text += &format!("next: iceferry demo --more{dir}, which changes the source and carries only the changes\n");
     }
     text

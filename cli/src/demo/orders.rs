@@ -46,7 +46,10 @@ pub(super) fn first() -> Vec<Commit> {
         Commit {
             what: "two are paid, more come in",
             deleted: vec![1, 2],
-            inserted: [order(1, "paid"), order(2, "paid")].into_iter().chain((9..=12).map(|id| order(id, "new"))).collect(),
+            inserted: [order(1, "paid"), order(2, "paid")]
+                .into_iter()
+                .chain((9..=12).map(|id| order(id, "new")))
+                .collect(),
         },
         Commit { what: "one is cancelled", deleted: vec![5], inserted: vec![] },
     ]
@@ -56,7 +59,9 @@ pub(super) fn first() -> Vec<Commit> {
 pub(super) fn more(rows: &Rows) -> Vec<Commit> {
     let ids = rows.first_column_as_ids();
     let next = ids.iter().max().copied().unwrap_or(0) + 1;
-    let is = |id: i64, status: &str| rows.rows.iter().any(|row| row[0] == id.to_string() && row.last().is_some_and(|s| s == status));
+    let is = |id: i64, status: &str| {
+        rows.rows.iter().any(|row| row[0] == id.to_string() && row.last().is_some_and(|s| s == status))
+    };
     let paid: Vec<i64> = ids.iter().copied().filter(|id| is(*id, "new")).take(2).collect();
     let shipped: Vec<i64> = ids.iter().copied().filter(|id| is(*id, "paid")).take(1).collect();
     let cancelled: Vec<i64> = ids.iter().copied().filter(|id| is(*id, "new")).skip(2).take(1).collect();

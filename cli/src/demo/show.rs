@@ -160,7 +160,10 @@ mod tests {
             rows: rows.iter().map(|row| row.iter().map(|cell| (*cell).to_owned()).collect()).collect(),
         };
         let shown = side_by_side(("a", &table(&[["1", "x"], ["22", "y"]])), ("b", &table(&[["1", "x"]])));
-        assert_eq!(shown, "  a        b\n  id  v    id  v\n".replace("    id", "      id").replace("a        b", "a          b")
-            + "  -----      -----\n   1  x       1  x\n! 22  y\n");
+        assert_eq!(
+            shown,
+            "  a        b\n  id  v    id  v\n".replace("    id", "      id").replace("a        b", "a          b")
+                + "  -----      -----\n   1  x       1  x\n! 22  y\n"
+        );
     }
 }

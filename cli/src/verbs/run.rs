@@ -6,7 +6,7 @@ use iceferry_common::config::JobFile;
 use iceferry_common::fault::Class;
 use iceferry_common::model::WorkerId;
 use iceferry_common::shutdown;
-use iceferry_coordinator::distribute::{DistributeConfig, Dispatcher};
+use iceferry_coordinator::distribute::{Dispatcher, DistributeConfig};
 use iceferry_coordinator::job::{self, RunOptions, RunReport};
 use iceferry_worker::attempt::PipelineRunner;
 use iceferry_worker::serve::{self, WorkerConfig};

@@ -21,7 +21,11 @@ pub(crate) async fn worker(args: &WorkerArgs) -> Result<(), Failure> {
     let channel = serve::endpoint(endpoint).connect_lazy();
     let drain = CancellationToken::new();
     shutdown::on_signals(drain.clone()).map_err(Failure::start)?;
-    let config = WorkerConfig::new(WorkerId(args.id.clone().unwrap_or_else(own_name)), args.capacity.slots(), args.capacity.memory_bytes());
+    let config = WorkerConfig::new(
+        WorkerId(args.id.clone().unwrap_or_else(own_name)),
+        args.capacity.slots(),
+        args.capacity.memory_bytes(),
+    );
     let runner = Arc::new(PipelineRunner::new(args.capacity.slots(), args.capacity.memory_bytes()));
     let served = serve::serve(channel, config, runner, drain).await?;
     tracing::info!(?served, "ended");

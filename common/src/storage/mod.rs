@@ -5,6 +5,7 @@
 
 mod error;
 mod iceberg_io;
+mod local;
 mod location;
 
 use std::collections::BTreeMap;
@@ -166,16 +167,21 @@ impl Storage {
         let (store, path) = self.resolve(location)?;
         match store.delete(&path).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(_) if local::is_partial_upload(&path) => local::remove(&path).await,
             Err(source) => Err(StorageError::access("delete", location, source)),
         }
     }
 
-    /// All objects under a folder, at any depth; none when there is no such folder.
+    /// All objects under a folder, at any depth; none when there is no such folder. On a local disk an upload that was
+    /// under way when its process was killed is listed too, under the name that it has there.
     ///
     /// # Errors
     /// [`StorageError`].
     pub async fn list(&self, folder: &str) -> Result<Vec<Listed>, StorageError> {
         let folder = folder.trim_end_matches('/');
+        if is_local(folder) {
+            return local::list(folder).await;
+        }
         let (store, path) = self.resolve(folder)?;
         let found = store.list(Some(&path)).map_ok(|meta| {
             let below = meta.location.as_ref().strip_prefix(path.as_ref()).unwrap_or(meta.location.as_ref());
@@ -218,6 +224,23 @@ mod tests {
             storage.delete(&location).await.unwrap();
             assert_eq!(storage.size(&location).await.unwrap(), None);
         }
+    }
+
+    #[tokio::test]
+    async fn an_upload_that_was_cut_off_is_listed_and_removed() {
+        use tokio::io::AsyncWriteExt;
+        let (storage, folder) = storage();
+        let location = format!("{}/a/b.parquet", folder.path().display());
+        let mut upload = storage.upload(&location).unwrap();
+        upload.write_all(&vec![7; UPLOAD_PART_BYTES * 3]).await.unwrap();
+        upload.flush().await.unwrap();
+        // What a kill does: nobody completes the upload, and nobody aborts it.
+        std::mem::forget(upload);
+        let listed = storage.list(&format!("{}/a", folder.path().display())).await.unwrap();
+        assert_eq!(listed.len(), 1, "{listed:?}");
+        assert_ne!(listed[0].location, location, "it cannot be seen under its own name");
+        storage.delete(&listed[0].location).await.unwrap();
+        assert!(storage.list(&folder.path().display().to_string()).await.unwrap().is_empty());
     }
 
     #[tokio::test]

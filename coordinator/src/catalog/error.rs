@@ -22,6 +22,14 @@ pub enum CatalogError {
         /// The catalog's description.
         catalog: String,
     },
+    /// There is such a table already.
+    #[error("table {table} is in the {catalog} already")]
+    TableExists {
+        /// `namespace.name`.
+        table: String,
+        /// The catalog's description.
+        catalog: String,
+    },
     /// The catalog or its warehouse is not there.
     #[error("{act}: {missing} is not there")]
     NotFound {
@@ -92,6 +100,7 @@ impl Classified for CatalogError {
         match self {
             Self::Property { .. } => Class::Config,
             Self::TableNotFound { .. } | Self::NotFound { .. } => Class::NotFound,
+            Self::TableExists { .. } => Class::Conflict,
             Self::Denied { .. } => Class::Denied,
             Self::Refused { .. } => Class::Refused,
             Self::Corrupt { .. } => Class::Corrupt,

@@ -93,7 +93,7 @@ pub trait Catalog: Debug + Send + Sync {
     /// commit that takes it as base makes the table and changes it in one step, so that nobody sees it empty.
     ///
     /// # Errors
-    /// When it cannot be made, as far as that can be told.
+    /// When it cannot be made, as far as that can be told; [`CatalogError::TableExists`] when it is there.
     async fn stage_table(&self, table: &TableIdent, creation: TableCreation) -> Result<LoadedTable, CatalogError>;
 
     /// Makes the table unless it is there, and gives the one that is there then.
@@ -106,7 +106,10 @@ pub trait Catalog: Debug + Send + Sync {
             Err(CatalogError::TableNotFound { .. }) => {}
             there_or_failed => return there_or_failed,
         }
-        let staged = self.stage_table(table, creation).await?;
+        let staged = match self.stage_table(table, creation).await {
+            Err(CatalogError::TableExists { .. }) => return self.load_table(table).await,
+            staged => staged?,
+        };
         match self.commit(&staged, Vec::new(), Vec::new()).await {
             CommitOutcome::Committed(table) => Ok(table),
             // Somebody else made it first.

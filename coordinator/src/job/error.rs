@@ -16,7 +16,7 @@ pub enum JobError {
         source: CatalogError,
     },
     /// A column of source and target do not fit together.
-    #[error("column {column:?} of {target} does not fit the source {table}: {problem}")]
+    #[error("the schema of target {target} does not fit source {table}: column {column:?}: {problem}")]
     Schema {
         /// The source table.
         table: String,
@@ -28,7 +28,7 @@ pub enum JobError {
         problem: String,
     },
     /// A key column cannot be one.
-    #[error("key column {column:?} of {table}: {problem}")]
+    #[error("target.equality_columns: key column {column:?} of {table}: {problem}")]
     Key {
         /// The source table.
         table: String,

@@ -11,7 +11,7 @@ use super::JobError;
 use super::schema::{self, Misfit};
 use crate::catalog::{self, Catalog, CatalogError, LoadedTable, TableCreation};
 use crate::commit::{self, Checkpoint};
-use crate::plan::{self, Range};
+use crate::plan::{self, Nothing, Range};
 
 /// A job that may start.
 #[derive(Debug)]
@@ -89,14 +89,14 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
     let held_snapshot = checkpoint.as_ref().map(|checkpoint| checkpoint.source_snapshot_id);
     let range = plan::epochs(&source.metadata, job.source.bounds, held_snapshot, mirror)?;
 
-    let source_schema = schema_of_range(&source.metadata, &job, &range);
+    let candidates = schemas_of_range(&source.metadata, &job, &range);
     let mut notes = Vec::new();
     let target = match existing {
         Some(table) => {
             check_target(&job, &table, checkpoint.as_ref())?;
             Target::Existing(table)
         }
-        None => Target::New(creation(&job, &source, &source_schema)?),
+        None => Target::New(creation(&job, &source, &candidates[0])?),
     };
     let write_schema: SchemaRef = match &target {
         Target::Existing(table) => Arc::clone(table.metadata.current_schema()),
@@ -108,7 +108,8 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
         column: misfit.column,
         problem: misfit.problem,
     };
-    let read_schema = Arc::new(schema::read_schema(&source_schema, &write_schema).map_err(fit)?);
+    let (source_schema, read_schema) = first_that_fits(candidates, &write_schema).map_err(fit)?;
+    let read_schema = Arc::new(read_schema);
     let equality_schema = Arc::new(schema::equality_schema(&source.metadata).map_err(fit)?);
     let (read_key, write_key) = key(&job, &source, &source_schema, &write_schema)?;
 
@@ -157,15 +158,35 @@ fn held(job: &JobFile, source: &LoadedTable, target: &LoadedTable) -> Result<Opt
     Ok(Some(checkpoint))
 }
 
-/// The schema that the range's last state is read with: that of its snapshot when an end was asked for, as a read of that
-/// snapshot has it; the table's current one otherwise.
-fn schema_of_range(metadata: &TableMetadata, job: &JobFile, range: &Range) -> Schema {
-    let through = match range {
-        Range::Epochs(epochs) if job.source.bounds.end.is_some() => epochs.last().map(|epoch| epoch.through),
-        _ => None,
-    };
-    let of_snapshot = |SnapshotId(id)| metadata.snapshot_by_id(id)?.schema(metadata).ok();
-    through.and_then(of_snapshot).unwrap_or_else(|| Arc::clone(metadata.current_schema())).as_ref().clone()
+/// The schemas that the range's last state may be read with, the one to prefer first: that of its snapshot when an end was
+/// asked for, as a read of that snapshot has it; the table's current one otherwise. Where there is nothing to do, the one
+/// that the target was brought to before is as good.
+fn schemas_of_range(metadata: &TableMetadata, job: &JobFile, range: &Range) -> Vec<SchemaRef> {
+    let of_snapshot = |SnapshotId(id): SnapshotId| metadata.snapshot_by_id(id)?.schema(metadata).ok();
+    let current = Arc::clone(metadata.current_schema());
+    match range {
+        Range::Epochs(epochs) if job.source.bounds.end.is_some() => {
+            let through = epochs.last().and_then(|epoch| of_snapshot(epoch.through));
+            vec![through.unwrap_or(current)]
+        }
+        Range::Epochs(_) => vec![current],
+        Range::Nothing(Nothing::UpToDate { checkpoint } | Nothing::EndBeforeCheckpoint { checkpoint, .. }) => {
+            std::iter::once(current).chain(of_snapshot(*checkpoint)).collect()
+        }
+        Range::Nothing(_) => vec![current],
+    }
+}
+
+/// The first schema that fits the target, with the schema to read it in; what the first lacks when none does.
+fn first_that_fits(candidates: Vec<SchemaRef>, write: &Schema) -> Result<(SchemaRef, Schema), Misfit> {
+    let mut first = None;
+    for candidate in candidates {
+        match schema::read_schema(&candidate, write) {
+            Ok(read) => return Ok((candidate, read)),
+            Err(misfit) => first = first.or(Some(misfit)),
+        }
+    }
+    Err(first.unwrap_or_else(|| Misfit { column: "*".into(), problem: "the source has no schema".into() }))
 }
 
 fn creation(job: &JobFile, source: &LoadedTable, schema: &Schema) -> Result<TableCreation, JobError> {
@@ -195,8 +216,11 @@ fn key(
         return Ok((Vec::new(), Vec::new()));
     }
     let table = || source.ident.to_string();
-    let read_key = schema::key_fields(source_schema, &job.target.equality_columns)
-        .map_err(|misfit| JobError::Key { table: table(), column: misfit.column, problem: misfit.problem })?;
+    let read_key = schema::key_fields(source_schema, &job.target.equality_columns).map_err(|misfit| JobError::Key {
+        table: table(),
+        column: misfit.column,
+        problem: misfit.problem,
+    })?;
     let mut write_key = Vec::with_capacity(read_key.len());
     for id in &read_key {
         let name = source_schema.name_by_field_id(*id).unwrap_or_default();
@@ -219,7 +243,9 @@ fn check_target(job: &JobFile, table: &LoadedTable, checkpoint: Option<&Checkpoi
     let refuse = |problem: String| Err(JobError::Target { table: table.ident.to_string(), problem });
     let metadata = &table.metadata;
     if metadata.format_version() < FormatVersion::V2 {
-        return refuse("it has format version 1, which has no row-level deletes; upgrade it to format-version 2".into());
+        return refuse(
+            "it has format version 1, which has no row-level deletes; upgrade it to format-version 2".into(),
+        );
     }
     if !metadata.default_partition_spec().is_unpartitioned() {
         return refuse("partitioned targets are not supported yet; make an unpartitioned one".into());
@@ -242,7 +268,8 @@ fn check_target(job: &JobFile, table: &LoadedTable, checkpoint: Option<&Checkpoi
             others.join(", ")
         ));
     }
-    let starts_from_nothing = checkpoint.is_none() && !matches!(job.source.bounds.start, Some(StartBound::AfterSnapshot(_)));
+    let starts_from_nothing =
+        checkpoint.is_none() && !matches!(job.source.bounds.start, Some(StartBound::AfterSnapshot(_)));
     match metadata.current_snapshot() {
         Some(snapshot) if starts_from_nothing && has_rows(snapshot.summary()) => refuse(format!(
             "it holds rows (snapshot {}) that no job of this name brought, so it would not become equal to the source; \

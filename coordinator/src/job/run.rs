@@ -6,8 +6,8 @@ use std::sync::Arc;
 use iceberg::spec::TableMetadata;
 use iceferry_common::config::JobFile;
 use iceferry_common::model::{
-    EpochContext, EpochId, Fence, RowCounts, RunId, ScanTask, Side, SnapshotId, SourceContext, StagedFile, TargetContext,
-    TargetMode,
+    EpochContext, EpochId, Fence, RowCounts, RunId, ScanTask, Side, SnapshotId, SourceContext, StagedFile,
+    TargetContext, TargetMode,
 };
 use iceferry_common::storage::Storage;
 use tokio::sync::mpsc;
@@ -18,7 +18,7 @@ use super::report::{EpochReport, Outcome, RunReport, TargetReport};
 use super::{JobError, outline};
 use crate::catalog::LoadedTable;
 use crate::commit::{self, CommitPolicy, EpochCommit, RunMarker};
-use crate::distribute::{DistributeError, Dispatcher};
+use crate::distribute::{Dispatcher, DistributeError};
 use crate::plan::{self, Epoch, Nothing, PlanSummary, Range};
 
 /// Scan tasks between planner and dispatcher; more would only hold memory, since the dispatcher has a queue of its own.
@@ -194,12 +194,7 @@ impl Carrier<'_> {
         Ok(files)
     }
 
-    async fn carry(
-        &mut self,
-        id: EpochId,
-        epoch: &Epoch,
-        observer: &dyn Observer,
-    ) -> Result<EpochReport, JobError> {
+    async fn carry(&mut self, id: EpochId, epoch: &Epoch, observer: &dyn Observer) -> Result<EpochReport, JobError> {
         let (tasks, files, rows) = if epoch.rewrites_only {
             (0, Vec::new(), RowCounts::default())
         } else {
@@ -210,7 +205,8 @@ impl Carrier<'_> {
         Ok(EpochReport {
             epoch: id,
             source_snapshot_id: epoch.through,
-            target_snapshot_id: committed,
+            // Without files the checkpoint moved alone, and the snapshot it stands at is an older one.
+            target_snapshot_id: committed.filter(|_| count > 0),
             tasks,
             files: count,
             rows,
@@ -366,10 +362,9 @@ impl Prepared {
     pub(super) fn check_task(&self, task: &ScanTask) -> Result<(), JobError> {
         let going = task.differences.iter().find(|difference| difference.before != Side::Absent);
         match (going, self.job.target.mode) {
-            (Some(difference), TargetMode::Append) => Err(JobError::AppendOnly {
-                table: self.source_name(),
-                file: difference.file.location.clone(),
-            }),
+            (Some(difference), TargetMode::Append) => {
+                Err(JobError::AppendOnly { table: self.source_name(), file: difference.file.location.clone() })
+            }
             (Some(_), TargetMode::MergeOnRead) if self.write_key.is_empty() => {
                 Err(JobError::KeyNeeded { table: self.source_name() })
             }

@@ -104,7 +104,9 @@ fn fit_type<'a>(source: &'a Type, target: &'a Type, path: &mut Vec<&'a str>) -> 
         }
         _ => Err(Misfit::new(
             path,
-            format!("it is {source} in the source and {target} in the target; targets do not evolve yet, so make them equal"),
+            format!(
+                "it is {source} in the source and {target} in the target; targets do not evolve yet, so make them equal"
+            ),
         )),
     }
 }
@@ -220,7 +222,10 @@ fn named_field<'a>(schema: &'a Schema, name: &str) -> Result<&'a NestedField, Mi
         }
         (None, _) => {
             let known: Vec<&str> = fields.iter().map(|f| f.name.as_str()).collect();
-            Err(Misfit { column: name.into(), problem: format!("there is no such column; there are {}", known.join(", ")) })
+            Err(Misfit {
+                column: name.into(),
+                problem: format!("there is no such column; there are {}", known.join(", ")),
+            })
         }
     }
 }
@@ -258,7 +263,8 @@ mod tests {
     #[test]
     fn the_read_schema_has_the_targets_shape_and_the_sources_ids() {
         let inner = |a, b| {
-            let fields = vec![primitive(a, "x", false, PrimitiveType::Int), primitive(b, "y", false, PrimitiveType::Int)];
+            let fields =
+                vec![primitive(a, "x", false, PrimitiveType::Int), primitive(b, "y", false, PrimitiveType::Int)];
             Type::Struct(StructType::new(if a < b { fields } else { fields.into_iter().rev().collect() }))
         };
         let source = schema(vec![
@@ -285,7 +291,12 @@ mod tests {
         let cases = [
             (vec![id(), v(false, PrimitiveType::Int)], vec![id()], "v", "the source has it"),
             (vec![id()], vec![id(), v(false, PrimitiveType::Int)], "v", "the target has it"),
-            (vec![v(false, PrimitiveType::Int)], vec![v(false, PrimitiveType::Long)], "v", "int in the source and long"),
+            (
+                vec![v(false, PrimitiveType::Int)],
+                vec![v(false, PrimitiveType::Long)],
+                "v",
+                "int in the source and long",
+            ),
             (vec![v(false, PrimitiveType::Int)], vec![v(true, PrimitiveType::Int)], "v", "may be null"),
         ];
         for (source, target, column, problem) in cases {
@@ -316,9 +327,13 @@ mod tests {
         let key = |names: &[&str]| key_fields(&table, &names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>());
         assert_eq!(key(&[]), Ok(vec![1]));
         assert_eq!(key(&["a", "id"]), Ok(vec![3, 1]), "exact case first, any case when it is unique");
-        for (name, problem) in
-            [("price", "double"), ("s", "struct"), ("s.x", "top level"), ("none", "there are Id, price"), ("P", "no such")]
-        {
+        for (name, problem) in [
+            ("price", "double"),
+            ("s", "struct"),
+            ("s.x", "top level"),
+            ("none", "there are Id, price"),
+            ("P", "no such"),
+        ] {
             assert!(key(&[name]).unwrap_err().problem.contains(problem), "{name}");
         }
     }

@@ -1,3 +1,5 @@
+//! The hadoop catalog against folders that other tools, and crashes, may leave.
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 

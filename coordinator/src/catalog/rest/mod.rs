@@ -118,6 +118,9 @@ impl RestCatalog {
                 let storage = self.table_storage(answer.config);
                 Ok((metadata::from_json(answer.metadata, act)?, storage))
             }
+            Err(failure) if failure.is_status(StatusCode::CONFLICT) => {
+                Err(CatalogError::TableExists { table: table.to_string(), catalog: self.description() })
+            }
             Err(failure) => Err(failure.into_error(act)),
         }
     }

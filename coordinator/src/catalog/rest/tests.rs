@@ -1,3 +1,5 @@
+//! The REST catalog against a scripted server, and against a real one where there is one.
+
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -274,19 +276,24 @@ async fn what_cannot_be_opened_is_refused_before_anything_is_sent() {
     }
 }
 
+/// The answer for a namespace that is there.
+fn namespace() -> Reply {
+    ok(json!({"namespace": ["ns"], "properties": {}}))
+}
+
 #[tokio::test]
 async fn a_table_is_staged_and_then_made_with_our_ids() {
     let staged = answer(&[("server", "x")]);
     let creation = testing::creation(&[("a", "1")]);
     let made = answer(&[("a", "1")]);
-    let script = Script::new(vec![no_config(), no(404, "none"), ok(staged.clone()), ok(made.clone()), ok(made)]).await;
+    let script = Script::new(vec![no_config(), namespace(), no(404, "none"), ok(staged.clone()), ok(made)]).await;
     let catalog = open(&script, &[]).await.unwrap();
     let schema = creation.schema.clone();
     let table = catalog.ensure_table(&table(&["ns"], "t"), creation).await.unwrap();
     assert!(metadata::same_columns(table.metadata.current_schema(), &schema));
-    assert_eq!(script.body(2)["stage-create"], json!(true));
-    assert_eq!(script.body(2)["properties"], json!({"a": "1", "format-version": "2"}));
-    let commit = script.body(3);
+    assert_eq!(script.body(3)["stage-create"], json!(true));
+    assert_eq!(script.body(3)["properties"], json!({"a": "1", "format-version": "2"}));
+    let commit = script.body(4);
     assert_eq!(commit["requirements"], json!([{"type": "assert-create"}]));
     let actions: Vec<&str> =
         commit["updates"].as_array().unwrap().iter().map(|update| update["action"].as_str().unwrap()).collect();
@@ -312,10 +319,12 @@ async fn a_table_is_staged_and_then_made_with_our_ids() {
 
 #[tokio::test]
 async fn a_creator_that_lost_or_lost_its_answer_takes_what_is_there() {
-    for reply in [no(409, "exists"), no(500, "oops"), Reply::HangUp] {
-        let script =
-            Script::new(vec![no_config(), no(404, "none"), ok(answer(&[])), reply, ok(answer(&[("other", "1")]))]);
-        let script = script.await;
+    let there = || ok(answer(&[("other", "1")]));
+    let lost_at_commit = [no(409, "exists"), no(500, "oops"), Reply::HangUp]
+        .map(|reply| vec![no_config(), namespace(), no(404, "none"), ok(answer(&[])), reply, there()]);
+    let lost_at_staging = vec![no_config(), namespace(), no(404, "none"), no(409, "exists"), there()];
+    for replies in lost_at_commit.into_iter().chain([lost_at_staging]) {
+        let script = Script::new(replies).await;
         let catalog = open(&script, &[]).await.unwrap();
         let table = catalog.ensure_table(&table(&["ns"], "t"), testing::creation(&[])).await.unwrap();
         assert_eq!(number(&table, "other"), 1);

@@ -1,3 +1,5 @@
+//! The SQL catalog on SQLite, and on PostgreSQL where there is one.
+
 use std::collections::HashMap;
 use std::path::Path;
 

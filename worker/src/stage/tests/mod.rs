@@ -125,7 +125,8 @@ impl Bench {
     /// Names of all files under the folder.
     fn files(&self) -> Vec<String> {
         fn walk(folder: &Path, names: &mut Vec<String>) {
-            for entry in std::fs::read_dir(folder).unwrap() {
+            // Storage takes a folder away with its last file.
+            for entry in std::fs::read_dir(folder).into_iter().flatten() {
                 let path = entry.unwrap().path();
                 if path.is_dir() { walk(&path, names) } else { names.push(path.display().to_string()) }
             }
