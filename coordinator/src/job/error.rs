@@ -13,7 +13,7 @@ pub enum JobError {
         /// `source` or `target`.
         side: &'static str,
         /// Why.
-        source: CatalogError,
+        source: Box<CatalogError>,
     },
     /// A column of source and target do not fit together.
     #[error("the schema of target {target} does not fit source {table}: column {column:?}: {problem}")]
@@ -95,16 +95,16 @@ pub enum JobError {
     },
     /// Choosing the range failed.
     #[error(transparent)]
-    Range(#[from] crate::plan::RangeError),
+    Range(Box<crate::plan::RangeError>),
     /// Planning failed.
     #[error(transparent)]
-    Plan(#[from] crate::plan::PlanError),
+    Plan(Box<crate::plan::PlanError>),
     /// Distributing or a task failed.
     #[error(transparent)]
-    Distribute(#[from] crate::distribute::DistributeError),
+    Distribute(Box<crate::distribute::DistributeError>),
     /// Committing failed.
     #[error(transparent)]
-    Commit(#[from] crate::commit::CommitError),
+    Commit(Box<crate::commit::CommitError>),
     /// The run was asked to stop.
     #[error("stopped as asked; {committed} epochs were committed, a later run goes on from there")]
     Interrupted {
@@ -126,5 +126,29 @@ impl Classified for JobError {
             Self::Commit(error) => error.class(),
             Self::Interrupted { .. } => Class::Interrupted,
         }
+    }
+}
+
+macro_rules! from_room {
+    ($($room:ident($error:ty)),*) => {
+        $(impl From<$error> for JobError {
+            fn from(error: $error) -> Self {
+                Self::$room(Box::new(error))
+            }
+        })*
+    };
+}
+
+from_room!(
+    Range(crate::plan::RangeError),
+    Plan(crate::plan::PlanError),
+    Distribute(crate::distribute::DistributeError),
+    Commit(crate::commit::CommitError)
+);
+
+impl JobError {
+    /// A call to the catalog of one side failed; made for `map_err`.
+    pub(super) fn catalog(side: &'static str) -> impl Fn(CatalogError) -> Self + Copy {
+        move |source| Self::Catalog { side, source: Box::new(source) }
     }
 }

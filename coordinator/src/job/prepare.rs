@@ -50,7 +50,7 @@ pub enum Target {
     /// It is there.
     Existing(LoadedTable),
     /// It is to be made, with its first epoch.
-    New(TableCreation),
+    New(Box<TableCreation>),
 }
 
 impl Prepared {
@@ -70,15 +70,16 @@ impl Prepared {
 /// # Errors
 /// [`JobError`]: whatever can be told to be wrong without reading data.
 pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
-    let at = |side| move |source| JobError::Catalog { side, source };
-    let source_catalog = catalog::open(&job.source.catalog_properties.expose()).await.map_err(at("source"))?;
-    let source = source_catalog.load_table(&job.source.table.ident()).await.map_err(at("source"))?;
-    let target_catalog = catalog::open(&job.target.catalog_properties.expose()).await.map_err(at("target"))?;
+    let source_catalog =
+        catalog::open(&job.source.catalog_properties.expose()).await.map_err(JobError::catalog("source"))?;
+    let source = source_catalog.load_table(&job.source.table.ident()).await.map_err(JobError::catalog("source"))?;
+    let target_catalog =
+        catalog::open(&job.target.catalog_properties.expose()).await.map_err(JobError::catalog("target"))?;
     let existing = match target_catalog.load_table(&job.target.table.ident()).await {
         Ok(table) => Some(table),
         // A target's catalog is made with its first table, as other tools do it; a source's must be there.
         Err(CatalogError::TableNotFound { .. } | CatalogError::NotFound { .. }) => None,
-        Err(error) => return Err(at("target")(error)),
+        Err(error) => return Err(JobError::catalog("target")(error)),
     };
 
     let checkpoint = match &existing {
@@ -96,7 +97,7 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
             check_target(&job, &table, checkpoint.as_ref())?;
             Target::Existing(table)
         }
-        None => Target::New(creation(&job, &source, &candidates[0])?),
+        None => Target::New(Box::new(creation(&job, &source, &candidates[0])?)),
     };
     let write_schema: SchemaRef = match &target {
         Target::Existing(table) => Arc::clone(table.metadata.current_schema()),
@@ -293,7 +294,7 @@ fn has_rows(summary: &iceberg::spec::Summary) -> bool {
 pub async fn check_access(prepared: &Prepared) -> Result<(), JobError> {
     let failed = |side, act: &str| {
         let act = act.to_owned();
-        move |source| JobError::Catalog { side, source: CatalogError::storage(act, source) }
+        move |source| JobError::catalog(side)(CatalogError::storage(act, source))
     };
     if let Some(snapshot) = prepared.source.metadata.current_snapshot() {
         let read = prepared.source.storage.read(snapshot.manifest_list()).await;
@@ -303,8 +304,8 @@ pub async fn check_access(prepared: &Prepared) -> Result<(), JobError> {
         Target::Existing(table) => table.clone(),
         Target::New(creation) => {
             let ident = prepared.job.target.table.ident();
-            let staged = prepared.target_catalog.stage_table(&ident, creation.clone()).await;
-            staged.map_err(|source| JobError::Catalog { side: "target", source })?
+            let staged = prepared.target_catalog.stage_table(&ident, creation.as_ref().clone()).await;
+            staged.map_err(JobError::catalog("target"))?
         }
     };
     let probe = format!("{}/iceferry-probe-{}", commit::metadata_location(&table.metadata), uuid::Uuid::new_v4());

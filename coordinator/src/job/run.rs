@@ -97,13 +97,16 @@ async fn has_unfinished_runs(prepared: &Prepared, run: &RunId) -> Result<bool, J
 
 /// The target, as it is or as its first epoch will make it.
 async fn target_table(prepared: &Prepared) -> Result<LoadedTable, JobError> {
-    let at = |source| JobError::Catalog { side: "target", source };
     match &prepared.target {
         Target::Existing(table) => Ok(table.clone()),
         Target::New(creation) => {
             let ident = prepared.job.target.table.ident();
-            prepared.target_catalog.ensure_namespace(ident.namespace()).await.map_err(at)?;
-            prepared.target_catalog.stage_table(&ident, creation.clone()).await.map_err(at)
+            prepared.target_catalog.ensure_namespace(ident.namespace()).await.map_err(JobError::catalog("target"))?;
+            prepared
+                .target_catalog
+                .stage_table(&ident, creation.as_ref().clone())
+                .await
+                .map_err(JobError::catalog("target"))
         }
     }
 }
