@@ -1,22 +1,23 @@
 //! Carrying the epochs: plan, distribute, commit, one epoch after another.
 
+use std::collections::HashSet;
 use std::pin::pin;
 use std::sync::Arc;
 
 use iceberg::spec::TableMetadata;
 use iceferry_common::config::JobFile;
+use iceferry_common::fault::chain;
 use iceferry_common::model::{
     EpochContext, EpochId, Fence, RowCounts, RunId, ScanTask, Side, SnapshotId, SourceContext, StagedFile,
-    TargetContext, TargetMode,
+    TargetContext, TargetMode, staging_folder,
 };
-use iceferry_common::storage::Storage;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::prepare::{Prepared, Target, prepare};
 use super::report::{EpochReport, Outcome, RunReport, TargetReport};
 use super::{JobError, outline};
-use crate::catalog::LoadedTable;
+use crate::catalog::{CatalogError, LoadedTable};
 use crate::commit::{self, CommitPolicy, EpochCommit, RunMarker};
 use crate::distribute::{Dispatcher, DistributeError};
 use crate::plan::{self, Epoch, Nothing, PlanSummary, Range};
@@ -73,8 +74,12 @@ pub async fn run(
     let table = target_table(&prepared).await?;
     // Before anything is staged, and before looking for others: of two runs that start together each finds the other.
     let marker = commit::start_run(&table, &prepared.job.name, &run).await?;
-    let mut carrier = Carrier { prepared, dispatcher, options, run, marker, fence: Fence(0), table };
+    let mut carrier =
+        Carrier { prepared, dispatcher, options, run, marker, fence: Fence(0), table, referenced: HashSet::new() };
     let done = carrier.work(&mut report, observer, stop).await;
+    // Workers first: when they have ended, nothing new is staged any more, and what is left can be told.
+    let late = dispatcher.drain().await;
+    tracing::debug!(files = late.len(), "workers ended");
     carrier.leave(done.as_ref().err()).await;
     done?;
     report.target = (!carrier.table.is_staged()).then(|| target_report(&carrier.table));
@@ -136,6 +141,8 @@ struct Carrier<'a> {
     marker: RunMarker,
     fence: Fence,
     table: LoadedTable,
+    /// Locations of the files that this run committed.
+    referenced: HashSet<String>,
 }
 
 impl Carrier<'_> {
@@ -156,9 +163,9 @@ impl Carrier<'_> {
             observer.started(&self.prepared, epochs.len());
         }
         for (number, epoch) in epochs.iter().enumerate() {
-            let done = tokio::select! {
-                done = self.carry(EpochId(number as u64), epoch, observer) => done?,
-                () = stop.cancelled() => return Err(JobError::Interrupted { committed: report.epochs.len() }),
+            let interrupted = JobError::Interrupted { committed: report.epochs.len() };
+            let Some(done) = self.carry(EpochId(number as u64), epoch, observer, stop).await? else {
+                return Err(interrupted);
             };
             observer.committed(&done);
             report.epochs.push(done);
@@ -197,15 +204,26 @@ impl Carrier<'_> {
         Ok(files)
     }
 
-    async fn carry(&mut self, id: EpochId, epoch: &Epoch, observer: &dyn Observer) -> Result<EpochReport, JobError> {
+    /// Carries one epoch; `None` when it was stopped before its commit began. A commit is never broken off: whoever drops
+    /// one that is under way no longer knows whether its files are referenced.
+    async fn carry(
+        &mut self,
+        id: EpochId,
+        epoch: &Epoch,
+        observer: &dyn Observer,
+        stop: &CancellationToken,
+    ) -> Result<Option<EpochReport>, JobError> {
         let (tasks, files, rows) = if epoch.rewrites_only {
             (0, Vec::new(), RowCounts::default())
         } else {
-            self.distribute(id, epoch, observer).await?
+            tokio::select! {
+                staged = self.distribute(id, epoch, observer) => staged?,
+                () = stop.cancelled() => return Ok(None),
+            }
         };
         let count = files.len();
         let committed = self.commit(id, epoch, files).await?;
-        Ok(EpochReport {
+        Ok(Some(EpochReport {
             epoch: id,
             source_snapshot_id: epoch.through,
             // Without files the checkpoint moved alone, and the snapshot it stands at is an older one.
@@ -213,7 +231,7 @@ impl Carrier<'_> {
             tasks,
             files: count,
             rows,
-        })
+        }))
     }
 
     /// Plans and distributes at the same time: tasks go out while planning still runs.
@@ -231,14 +249,20 @@ impl Carrier<'_> {
             observer.planned(id, &summary);
             Ok::<_, JobError>(summary)
         };
+        let mut planning = pin!(planning);
         let mut distributing = pin!(self.dispatcher.run_epoch(Arc::new(self.context(id)?), taken));
-        // A failed plan drops the other future, which takes the leases back; a failed task ends planning.
+        // A plan that fails drops the other future, which takes the leases back; a task that fails ends planning. Neither
+        // alone is a success: outputs count only when the plan they belong to is whole.
         let output = tokio::select! {
-            summary = planning => {
+            summary = &mut planning => {
                 summary?;
                 distributing.await.map_err(DistributeError::from)?
             }
-            output = &mut distributing => output.map_err(DistributeError::from)?,
+            output = &mut distributing => {
+                let output = output.map_err(DistributeError::from)?;
+                planning.await?;
+                output
+            }
         };
         for location in &output.left_behind {
             if let Err(error) = self.table.storage.delete(location).await {
@@ -319,9 +343,10 @@ impl Carrier<'_> {
         let catalog = prepared.target_catalog.as_ref();
         let committed = commit::commit_epoch(catalog, self.table.clone(), &request, &self.options.commit).await?;
         self.table = committed.table;
-        if !committed.ours {
+        if committed.ours {
+            self.referenced.extend(request.staged.into_iter().map(|file| file.location));
+        } else {
             tracing::warn!(epoch = %id, "another run of the job brought this epoch first");
-            remove(&self.table.storage, &request.staged).await;
         }
         Ok(committed.snapshot_id)
     }
@@ -335,14 +360,31 @@ impl Carrier<'_> {
             tracing::warn!(run = %self.run, "the outcome of a commit is unknown; its files stay until the next run");
             return;
         }
-        // Attempts that failed on the way may have left files even where the run succeeded.
-        let left = match commit::clean_up_own(&self.table, job, &self.marker).await {
-            Ok(_) => commit::end_run(&self.table, job, &self.run).await,
+        let tidied = match failure {
+            Some(_) => commit::clean_up_own(&self.table, job, &self.marker).await.map(drop).map_err(JobError::from),
+            None => self.remove_lost_attempts().await,
+        };
+        let left = match tidied {
+            Ok(()) => commit::end_run(&self.table, job, &self.run).await.map_err(JobError::from),
             Err(error) => Err(error),
         };
         if let Err(error) = left {
-            tracing::warn!(run = %self.run, %error, "could not tidy up after the run; the next run does it");
+            tracing::warn!(run = %self.run, error = chain(&error), "could not tidy up after the run; the next run does it");
         }
+    }
+
+    /// Removes files of attempts that failed or lost on the way to success. What this run committed it knows itself, so
+    /// that the target's manifests need not be read.
+    async fn remove_lost_attempts(&self) -> Result<(), JobError> {
+        let folder = staging_folder(&self.marker.data_location, &self.prepared.job.name, &self.run);
+        let storage = &self.table.storage;
+        let failed = |source| JobError::catalog("target")(CatalogError::storage("tidy up after the run", source));
+        for found in storage.list(&folder).await.map_err(failed)? {
+            if !self.referenced.contains(&found.location) {
+                storage.delete(&found.location).await.map_err(failed)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -382,12 +424,4 @@ fn name_mapping(metadata: &TableMetadata) -> Option<String> {
 
 fn sequence_number(metadata: &TableMetadata, SnapshotId(id): SnapshotId) -> i64 {
     metadata.snapshot_by_id(id).map_or(0, |snapshot| snapshot.sequence_number())
-}
-
-async fn remove(storage: &Storage, staged: &[StagedFile]) {
-    for file in staged {
-        if let Err(error) = storage.delete(&file.location).await {
-            tracing::warn!(location = file.location, %error, "could not remove a staged file that nobody references");
-        }
-    }
 }
