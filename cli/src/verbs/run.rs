@@ -1,5 +1,6 @@
 //! `iceferry run`: a job in one process.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use iceferry_common::config::JobFile;
@@ -54,9 +55,17 @@ pub(crate) async fn run_job(
 
     let progress = Progress::start(output, dispatcher.progress());
     let options = RunOptions::default();
-    let done = tokio::select! {
-        done = job::run(job, &dispatcher, &options, &progress, &stop) => done.map_err(Failure::from),
-        ended = &mut working => Err(worker_ended(ended)),
+    let done = {
+        let mut running = pin!(job::run(job, &dispatcher, &options, &progress, &stop));
+        tokio::select! {
+            done = &mut running => done.map_err(Failure::from),
+            ended = &mut working => match ended {
+                // The run has told its workers that there is no more, and tidies up.
+                Ok(Ok(_)) => running.await.map_err(Failure::from),
+                Ok(Err(error)) => Err(error.into()),
+                Err(error) => Err(Failure::new(Class::Bug, format!("the embedded worker failed: {error}"))),
+            },
+        }
     };
     progress.finish();
     dispatcher.drain().await;
@@ -66,12 +75,4 @@ pub(crate) async fn run_job(
     }
     let _ = server.await;
     done
-}
-
-fn worker_ended(ended: Result<Result<serve::Served, serve::ServeError>, tokio::task::JoinError>) -> Failure {
-    match ended {
-        Ok(Ok(_)) => Failure::new(Class::Bug, "the embedded worker ended before the job did"),
-        Ok(Err(error)) => error.into(),
-        Err(error) => Failure::new(Class::Bug, format!("the embedded worker failed: {error}")),
-    }
 }

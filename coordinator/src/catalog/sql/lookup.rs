@@ -68,8 +68,14 @@ impl SqlCatalog {
             return Ok(layout);
         }
         self.database.make(act).await?;
+        // PostgreSQL fails one of two that make a table at the same time, although both say "if not exists". The one that
+        // failed finds the tables there, or makes what the other has not.
         for sql in tables::CREATE {
-            match self.database.change(act, sql, &[]).await {
+            let mut made = self.database.change(act, sql, &[]).await;
+            if made.is_err() {
+                made = self.database.change(act, sql, &[]).await;
+            }
+            match made {
                 Ok(_) | Err(NotChanged::Duplicate | NotChanged::Conflicted) => {}
                 Err(NotChanged::Before(error) | NotChanged::AtCommit(error)) => return Err(error),
             }
