@@ -54,7 +54,7 @@ pub(crate) async fn run_job(
     let mut working = tokio::spawn(serve::serve(channel, worker, runner, CancellationToken::new()));
 
     let progress = Progress::start(output, dispatcher.progress());
-    let options = RunOptions::default();
+    let options = RunOptions { slots_expected: capacity.slots() as usize, ..RunOptions::default() };
     let done = {
         let mut running = pin!(job::run(job, &dispatcher, &options, &progress, &stop));
         tokio::select! {

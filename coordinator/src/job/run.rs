@@ -30,6 +30,8 @@ const TASKS_BETWEEN: usize = 16;
 pub struct RunOptions {
     /// Patience of commits.
     pub commit: CommitPolicy,
+    /// Slots of workers that will come; those that are there are known.
+    pub slots_expected: usize,
 }
 
 /// Hears how a run goes; for progress.
@@ -244,7 +246,9 @@ impl Carrier<'_> {
         let (planned, checked) = mpsc::channel(TASKS_BETWEEN);
         let (accepted, taken) = mpsc::channel(TASKS_BETWEEN);
         let planning = async {
-            let plan = async { plan::plan(self.prepared.plan_request(epoch), planned).await.map_err(JobError::from) };
+            let mut request = self.prepared.plan_request(epoch);
+            request.options.slots = self.options.slots_expected.max(self.dispatcher.progress().borrow().slots);
+            let plan = async { plan::plan(request, planned).await.map_err(JobError::from) };
             let (summary, ()) = tokio::try_join!(plan, self.check_tasks(checked, accepted))?;
             observer.planned(id, &summary);
             Ok::<_, JobError>(summary)

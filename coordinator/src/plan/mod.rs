@@ -62,6 +62,8 @@ pub struct PlanOptions {
     pub differences_per_task_max: usize,
     /// Manifests that are fetched and decoded at once.
     pub manifests_at_once: usize,
+    /// Tasks that workers can run at once, as far as is known: the last tasks of a plan are shared out among them.
+    pub slots: usize,
 }
 
 impl Default for PlanOptions {
@@ -72,6 +74,7 @@ impl Default for PlanOptions {
             carry_over_bytes_max: 128 * 1024 * 1024,
             differences_per_task_max: 1_000,
             manifests_at_once: 4,
+            slots: 1,
         }
     }
 }

@@ -104,6 +104,33 @@ impl Packer {
     pub(super) fn finish(self) -> impl Iterator<Item = Vec<FileDifference>> {
         self.open.into_iter().map(|bin| bin.differences)
     }
+
+    /// What is left, where each difference was a unit of its own: in tasks of about equal size, as many as give each of
+    /// `slots` the same number. A small table so keeps all slots busy, and a large one ends on all of them at once.
+    pub(super) fn finish_balanced(self, slots: usize) -> impl Iterator<Item = Vec<FileDifference>> {
+        let tasks = self.open.len().next_multiple_of(slots.max(1));
+        let weigh = |difference: &FileDifference| difference.data_bytes().max(self.open_file_cost);
+        let mut rest: Vec<FileDifference> = self.open.into_iter().flat_map(|bin| bin.differences).collect();
+        // The largest first, each to the lightest task: no task is heavier than another by more than one difference.
+        rest.sort_by_key(|difference| std::cmp::Reverse(weigh(difference)));
+        let mut bins: Vec<Bin> = (0..tasks).map(|_| Bin::default()).collect();
+        for difference in rest {
+            let weight = weigh(&difference);
+            let has_room = |bin: &Bin| {
+                bin.differences.is_empty()
+                    || (bin.weight.saturating_add(weight) <= self.task_bytes
+                        && bin.differences.len() < self.differences_max)
+            };
+            let lightest = (0..bins.len()).filter(|at| has_room(&bins[*at])).min_by_key(|at| bins[*at].weight);
+            let at = lightest.unwrap_or_else(|| {
+                bins.push(Bin::default());
+                bins.len() - 1
+            });
+            bins[at].weight = bins[at].weight.saturating_add(weight);
+            bins[at].differences.push(difference);
+        }
+        bins.into_iter().map(|bin| bin.differences).filter(|differences| !differences.is_empty())
+    }
 }
 
 /// Makes a task of differences whose sides name deletes by their place in `deletes`.
@@ -194,6 +221,23 @@ mod tests {
         assert_eq!(pack(Packer::new(100, 10, 9), &[500, 20]), [vec![500], vec![20]], "a larger file is alone");
         assert_eq!(pack(Packer::new(100, 25, 9), &[1; 6]), [vec![1; 4], vec![1; 2]], "opening a file costs");
         assert_eq!(pack(Packer::new(100, 0, 2), &[1; 5]), [vec![1; 2], vec![1; 2], vec![1]], "at most so many");
+    }
+
+    #[test]
+    fn the_last_tasks_are_of_about_equal_size_and_share_the_slots() {
+        let balanced = |slots: usize, sizes: &[u64]| {
+            let mut packer = Packer::new(128, 4, 100);
+            let mut tasks: Vec<_> = sizes.iter().filter_map(|size| packer.add(vec![difference("f", *size)])).collect();
+            assert!(tasks.is_empty(), "all of it is the rest");
+            tasks.extend(packer.finish_balanced(slots));
+            tasks.iter().map(|task| task.iter().map(|part| part.file.size_bytes).sum::<u64>()).collect::<Vec<_>>()
+        };
+        assert_eq!(balanced(2, &[20; 8]), [80, 80], "rather than 120 and 40");
+        assert_eq!(balanced(4, &[20; 8]), [40; 4]);
+        assert_eq!(balanced(0, &[20; 8]), [80, 80], "nobody is there yet: no more tasks than there would be");
+        assert_eq!(balanced(16, &[20; 3]), [20; 3], "no empty tasks");
+        assert_eq!(balanced(2, &[]), [0; 0]);
+        assert_eq!(balanced(3, &[60, 50, 40, 30, 20, 10]), [70, 70, 70]);
     }
 
     #[test]

@@ -225,7 +225,7 @@ impl Planner<'_> {
 
     pub(super) async fn finish(mut self) -> Result<(), Stop> {
         let keep = std::mem::replace(&mut self.keep, Packer::new(0, 0, 1));
-        for rest in keep.finish() {
+        for rest in keep.finish_balanced(self.options.slots) {
             self.send(rest, CarryOver::Keep).await?;
         }
         Ok(())

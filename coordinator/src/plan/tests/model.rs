@@ -498,6 +498,7 @@ impl Table {
                 carry_over_bytes_max: 800,
                 differences_per_task_max: 7,
                 manifests_at_once: 3,
+                slots: 2,
             },
         }
     }
