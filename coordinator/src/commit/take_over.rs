@@ -1,5 +1,9 @@
 //! Taking over: an empty snapshot with a higher fence. Main moves, so whatever the older run still has under way was made
 //! for a base that is gone; and when the older run looks again it finds the fence and stops.
+//!
+//! A run may take over only from the fence that it saw when it started. Of runs that start together each sees the other's
+//! marker; the first to take over removes what the others have written, so none of them may land anything after that, not
+//! even a take-over of its own.
 
 use std::collections::HashMap;
 
@@ -18,10 +22,11 @@ use super::{CommitError, FenceHolder, current_fence};
 use crate::catalog::{Catalog, LoadedTable};
 
 /// Takes a job over for `run`: after this no commit of an older run can land. Gives the table, and the fence that this
-/// run's commits carry from now on. The checkpoint stays what it was.
+/// run's commits carry from now on. The checkpoint stays what it was. `table` is the table as `run` had it before it left
+/// its marker, or as its own last commit gave it.
 ///
 /// # Errors
-/// As [`super::commit_epoch`].
+/// [`CommitError::Fenced`] when another run took over since `table` was loaded; others as [`super::commit_epoch`].
 pub async fn take_over(
     catalog: &dyn Catalog,
     table: LoadedTable,
@@ -36,7 +41,8 @@ pub async fn take_over(
         manifests: Vec::new(),
         folder: run_metadata_folder(&table.metadata, job, run),
     };
-    let proposal = TakeOver { job, run, uuid: table.metadata.uuid(), snapshot };
+    let seen = current_fence(&table.metadata, job)?.map_or(Fence(0), |holder| holder.fence);
+    let proposal = TakeOver { job, run, uuid: table.metadata.uuid(), seen, snapshot };
     let landed = drive(catalog, table, &proposal, policy).await?;
     let fence = proposal.fence_taken(&landed.table)?;
     tracing::info!(
@@ -53,6 +59,8 @@ struct TakeOver<'a> {
     job: &'a JobName,
     run: &'a RunId,
     uuid: Uuid,
+    /// The fence that is taken over from.
+    seen: Fence,
     snapshot: NewSnapshot,
 }
 
@@ -75,8 +83,18 @@ impl Proposal for TakeOver<'_> {
     }
 
     fn look(&self, table: &LoadedTable) -> Result<Look, CommitError> {
-        let id = SnapshotId(self.snapshot.id);
-        look_for_take_over(&table.metadata, &table.ident.to_string(), self.job, id, self.uuid)
+        let (id, name) = (SnapshotId(self.snapshot.id), table.ident.to_string());
+        let look = look_for_take_over(&table.metadata, &name, self.job, id, self.uuid)?;
+        match current_fence(&table.metadata, self.job)? {
+            Some(holder) if look == Look::Free && holder.fence > self.seen => Err(CommitError::Fenced {
+                job: self.job.clone(),
+                table: name,
+                ours: self.seen,
+                found: holder.fence,
+                run: holder.run,
+            }),
+            _ => Ok(look),
+        }
     }
 
     fn snapshot(&self) -> Option<&NewSnapshot> {
