@@ -501,6 +501,22 @@ async fn a_run_removes_files_of_its_own_lost_attempts() {
 }
 
 #[tokio::test]
+async fn a_marker_that_was_cut_off_is_no_run_and_goes() {
+    let catalog = TestCatalog::new(FormatVersion::V2);
+    let (table, r1) = (catalog.now(), run("r1"));
+    start_run(&table, &job(), &r1).await.unwrap();
+    let whole = catalog.files("metadata/iceferry").await;
+    let runs = catalog.folder.path().join("t/metadata/iceferry/orders/runs");
+    std::fs::write(runs.join("r2.json#1"), "{\"ru").unwrap();
+    std::fs::write(runs.join("notes.txt"), "somebody's").unwrap();
+    assert_eq!(unfinished_runs(&table, &job(), &r1).await.unwrap(), []);
+    assert!(!runs.join("r2.json#1").exists());
+    assert!(runs.join("notes.txt").exists());
+    std::fs::remove_file(runs.join("notes.txt")).unwrap();
+    assert_eq!(catalog.files("metadata/iceferry").await, whole);
+}
+
+#[tokio::test]
 async fn a_run_that_lost_sight_of_its_own_commit_removes_none_of_it() {
     let catalog = TestCatalog::new(FormatVersion::V2);
     let (r1, before) = (run("r1"), catalog.now());
