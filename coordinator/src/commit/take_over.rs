@@ -12,17 +12,17 @@ use iceferry_common::model::{Fence, JobName, RunId, SnapshotId};
 use uuid::Uuid;
 
 use super::attempt::{Head, NewSnapshot, Proposal, Stamp, new_snapshot_id, require_supported};
-use super::checkpoint::{SUMMARY_FENCE, SUMMARY_JOB, SUMMARY_RUN};
+use super::checkpoint::{SUMMARY_FENCE, SUMMARY_JOB, SUMMARY_RUN, checkpoint_property};
 use super::drive::{CommitPolicy, drive};
 use super::fence::fence_property;
 use super::look::{Look, look_for_take_over};
 use super::runs::run_metadata_folder;
 use super::summary::Added;
-use super::{CommitError, FenceHolder, current_fence};
+use super::{Checkpoint, CommitError, FenceHolder, current_fence, find_checkpoint};
 use crate::catalog::{Catalog, LoadedTable};
 
 /// Takes a job over for `run`: after this no commit of an older run can land. Gives the table, and the fence that this
-/// run's commits carry from now on. The checkpoint stays what it was. `table` is the table as `run` had it before it left
+/// run's commits carry from now on. The target holds the same source snapshot as before. `table` is the table as `run` had it before it left
 /// its marker, or as its own last commit gave it.
 ///
 /// # Errors
@@ -101,7 +101,7 @@ impl Proposal for TakeOver<'_> {
         Some(&self.snapshot)
     }
 
-    fn stamp(&self, base: &TableMetadata, _head: Option<Head>) -> Result<Stamp, CommitError> {
+    fn stamp(&self, base: &TableMetadata, head: Option<Head>) -> Result<Stamp, CommitError> {
         let highest = current_fence(base, self.job)?.map_or(0, |holder| holder.fence.0);
         let holder = FenceHolder { fence: Fence(highest.saturating_add(1)), run: self.run.clone() };
         let summary = HashMap::from([
@@ -110,6 +110,13 @@ impl Proposal for TakeOver<'_> {
             (SUMMARY_FENCE.to_owned(), holder.fence.to_string()),
         ]);
         let json = serde_json::to_string(&holder).expect("a number and a text always serialise");
-        Ok(Stamp { summary, properties: HashMap::from([(fence_property(self.job), json)]) })
+        let mut properties = HashMap::from([(fence_property(self.job), json)]);
+        // The target shows with this snapshot what it showed before: so the checkpoint lives as long as it does.
+        if let (Some(checkpoint), Some(head)) = (find_checkpoint(base, self.job)?, head) {
+            let (target_snapshot_id, target_sequence_number) = (Some(head.id), Some(head.sequence_number));
+            let checkpoint = Checkpoint { target_snapshot_id, target_sequence_number, ..checkpoint };
+            properties.insert(checkpoint_property(self.job), checkpoint.to_json());
+        }
+        Ok(Stamp { summary, properties })
     }
 }

@@ -441,6 +441,12 @@ async fn a_take_over_lands_once_whatever_the_answer() {
         assert_eq!(marks.count(), 1, "{answers:?}");
         let found = find_checkpoint(&table.metadata, &job()).unwrap().unwrap();
         assert_eq!(found.source_snapshot_id, SnapshotId(1), "the checkpoint stays");
+        let head = table.metadata.current_snapshot_id().map(SnapshotId);
+        assert_eq!(
+            (found.run, found.target_snapshot_id),
+            (run("r1"), head),
+            "and outlives the snapshot that brought it"
+        );
         assert_eq!(catalog.unreferenced_metadata().await, Vec::<String>::new(), "{answers:?}");
         catalog.audit().await;
     }
