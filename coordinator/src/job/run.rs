@@ -75,8 +75,7 @@ pub async fn run(
     // Before anything is staged, and before looking for others: of two runs that start together each finds the other.
     let marker = commit::start_run(&table, &prepared.job.name, &run).await?;
     let (fence, referenced) = (Fence(0), HashSet::new());
-    let mut carrier =
-        Carrier { prepared, dispatcher, options, run, marker, fence, table, referenced, all_ours: true };
+    let mut carrier = Carrier { prepared, dispatcher, options, run, marker, fence, table, referenced, all_ours: true };
     let mut done = carrier.work(&mut report, observer, stop).await;
     if let Err(failure) = done {
         done = Err(carrier.unless_taken_over(failure).await);

@@ -300,11 +300,22 @@ impl Session<'_> {
     fn status(&self, status: &Status) -> Close {
         match final_class(status) {
             Some(class) => Close::Failed(Box::new(not_taken(self.config, class, status))),
-            None => Close::Broken(chain(status)),
+            None => Close::Broken(words(status)),
         }
     }
 
     fn not_understood(&self, source: Unreadable) -> Close {
         Close::Failed(Box::new(ServeError::NotUnderstood { worker: self.config.id.clone(), source }))
+    }
+}
+
+/// What a status says, with its causes; not its own print, which is one for programmers.
+fn words(status: &Status) -> String {
+    let causes = std::error::Error::source(status).map(chain).unwrap_or_default();
+    match (status.message(), causes.as_str()) {
+        (message, "") => message.to_owned(),
+        ("", causes) => causes.to_owned(),
+        (message, causes) if causes.contains(message) => causes.to_owned(),
+        (message, causes) => format!("{message}: {causes}"),
     }
 }
