@@ -403,6 +403,17 @@ async fn cancelling_the_run_stops_the_epoch_and_sends_workers_home() {
 }
 
 #[tokio::test]
+async fn a_worker_that_does_not_close_its_stream_may_still_write() {
+    let cluster = Cluster::start(DistributeConfig { drain_timeout: Duration::from_millis(200), ..config() });
+    let mut worker = cluster.worker("w1", 1).await;
+    let run = cluster.run(0, 1);
+    worker.lease().await;
+    drop(run);
+    let drained = tokio::time::timeout(Duration::from_secs(20), cluster.dispatcher.drain()).await.expect("it ends");
+    assert_eq!(drained, Drained { left_behind: Vec::new(), all_closed: false });
+}
+
+#[tokio::test]
 async fn who_does_not_register_as_it_should_is_told_why() {
     let cluster = Cluster::start(config());
     for (slots, word) in [(0, "slots"), (100_000, "at most")] {
