@@ -2,7 +2,9 @@
 //! row, carries an epoch twice or leaves files behind.
 
 use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use iceferry_integration_tests::{
@@ -186,6 +188,55 @@ fn a_terminated_run_stops_soon_and_the_next_one_finishes_it() {
     assert!(begin.elapsed() < Duration::from_secs(60), "it took {:?} to stop", begin.elapsed());
     let report = place.iceferry.run(&job).report;
     check(&place, &mut place.reader(), "target", &report, "terminated, then run again");
+}
+
+/// The write lock of a SQLite database, until it is dropped.
+struct Held(std::process::Child);
+
+impl Held {
+    fn new(lab: &Lab, database: &Path) -> Self {
+        let mut command = lab.command("core", "hold.py");
+        let piped = command.arg(database).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = piped.spawn().expect("the virtualenv's Python starts");
+        let mut said = String::new();
+        let out = child.stdout.take().expect("it is piped");
+        BufReader::new(out).read_line(&mut said).expect("it says that it holds the lock");
+        assert_eq!(said, "held\n");
+        Self(child)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        self.0.wait().expect("it ends");
+    }
+}
+
+#[test]
+fn a_run_terminated_while_it_commits_ends_the_commit_and_removes_nothing_of_it() {
+    let Some(place) = Place::new(2, 500) else { return };
+    let folder = place.warehouse("target");
+    std::fs::create_dir_all(&folder).expect("a folder for the catalog");
+    let job = Job::of_source(&place.source, &Catalog::sqlite(&folder), "mirror.t");
+    place.iceferry.run(&place.write("first", &job.clone().to_snapshot(place.source.full())));
+    let job = place.write("second", &job);
+
+    let held = Held::new(&place.lab, &folder.join("catalog.db"));
+    let run = place.iceferry.start_run(&job);
+    // The second version is written, and its row waits for the lock.
+    let version = || listing(&folder).keys().any(|path| path.to_string_lossy().contains("/metadata/00001-"));
+    assert!(wait_until(LIMIT, version), "the run did not come to its commit");
+    run.terminate();
+    // Time to do the wrong thing.
+    std::thread::sleep(Duration::from_millis(500));
+    drop(held);
+    let said = run.finish(LIMIT);
+    assert!(matches!(said.code, Some(0 | INTERRUPTED)), "{:?}\n{}", said.code, said.stderr);
+    let report = place.iceferry.run(&job).report;
+    let metadata = report.metadata();
+    assert_eq!(place.reader().digest(&metadata), place.reader().digest(&place.source.metadata));
+    assert!(report.is_nothing_to_do(), "the commit that was on its way is in the table: {report:?}");
 }
 
 #[test]

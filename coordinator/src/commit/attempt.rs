@@ -12,6 +12,7 @@ use iceferry_common::storage::Storage;
 use uuid::Uuid;
 
 use super::CommitError;
+use super::checkpoint::Ancestors;
 use super::look::Look;
 use super::summary::{Added, summary};
 use crate::catalog::LoadedTable;
@@ -88,6 +89,21 @@ impl Attempt {
         let has_moved = metadata.current_snapshot_id() != self.base_main
             && metadata.last_sequence_number() > self.base_sequence_number;
         is_same_table && !has_moved
+    }
+
+    /// Whether main's history shows all that was put onto the base: what is not there then never landed.
+    pub(super) fn is_base_in_sight(&self, metadata: &TableMetadata) -> bool {
+        if metadata.uuid() != self.base_uuid {
+            return true;
+        }
+        let mut walk = Ancestors::of_main(metadata);
+        match self.base_main {
+            Some(base) => walk.any(|snapshot| snapshot.snapshot_id() == base),
+            None => {
+                walk.by_ref().for_each(drop);
+                walk.expired().is_none()
+            }
+        }
     }
 }
 

@@ -202,14 +202,21 @@ pub fn find_checkpoint(metadata: &TableMetadata, job: &JobName) -> Result<Option
         // Written while the target had no snapshot at all: every history begins behind that.
         return Ok(Some(property));
     };
-    let Some(expired) = walk.expired() else {
+    match walk.expired() {
+        Some(expired) if expired == target.0 || may_be_behind(metadata, &property, oldest) => Ok(Some(property)),
         // The whole history is there and the snapshot is not in it: main is where it was before the job's first epoch.
-        return Ok(None);
-    };
-    if expired == target.0 || may_be_behind(metadata, &property, oldest) {
-        return Ok(Some(property));
+        None if metadata.snapshot_by_id(target.0).is_some() || oldest.is_none_or(is_first) => Ok(None),
+        _ => {
+            let location = metadata.location().to_owned();
+            Err(CommitError::CheckpointLost { job: job.clone(), snapshot: target, location })
+        }
     }
-    Err(CommitError::CheckpointLost { job: job.clone(), snapshot: target, location: metadata.location().to_owned() })
+}
+
+/// Whether a snapshot without a parent never had one. pyiceberg, when it expires a snapshot, takes it from its children as
+/// their parent; but a table's first snapshot has number 1, or 0 from before an upgrade.
+fn is_first(oldest: &SnapshotRef) -> bool {
+    oldest.sequence_number() <= 1
 }
 
 /// Whether the checkpoint's snapshot may be behind the oldest snapshot that is left of main's history. That one's parent
@@ -411,6 +418,11 @@ mod tests {
     #[test]
     fn a_checkpoint_that_nobody_can_tell_is_an_error() {
         use Event::{Expire, Foreign, Ours, RollBack};
+        // As pyiceberg expires: what is left of the history seems to begin there.
+        let mut orphaned = serde_json::to_value(target(vec![Ours(1, 11), Foreign(2), Expire(vec![1])])).unwrap();
+        orphaned["snapshots"][0].as_object_mut().unwrap().remove("parent-snapshot-id");
+        let orphaned: TableMetadata = serde_json::from_value(orphaned).unwrap();
+        assert!(matches!(find_checkpoint(&orphaned, &job()), Err(CommitError::CheckpointLost { .. })));
         for events in [
             vec![Foreign(1), Foreign(2), Ours(3, 13), RollBack(2), Expire(vec![1])],
             // Snapshot 2 of ours was rolled back; 3 was made on 1 right after it; then 1 and 2 expired.

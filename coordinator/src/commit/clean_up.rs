@@ -9,7 +9,7 @@ use iceferry_common::storage::Storage;
 use super::attempt::read_manifest_list;
 use super::runs::RunMarker;
 use super::{CommitError, current_fence, end_run};
-use crate::catalog::LoadedTable;
+use crate::catalog::{Catalog, CatalogError, LoadedTable};
 
 /// What was removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -38,29 +38,43 @@ pub async fn clean_up(
         let (job, run, dead) = (job.clone(), by.clone(), dead.run.clone());
         return Err(CommitError::NotTakenOver { job, table: table.ident.to_string(), run, dead });
     }
-    let removed = sweep(table, job, dead).await?;
+    let written = Unreferenced::list(table, job, dead).await?;
+    let removed = sweep(table, job, dead, written).await?;
     end_run(table, job, &dead.run).await?;
     Ok(removed)
 }
 
 /// Removes what this very run left: files of attempts that failed or lost. Its marker stays; [`end_run`] takes it away.
-/// Only for a run whose commits are all settled and whose workers write nothing any more; `table` is the table after its
-/// last commit.
+/// Only for a run whose commits are all settled and whose workers write nothing any more. `table` is the table as the run
+/// knows it; what it references now is asked of the catalog, after the files are listed.
 ///
 /// # Errors
-/// When a file cannot be read, listed or removed.
-pub async fn clean_up_own(table: &LoadedTable, job: &JobName, marker: &RunMarker) -> Result<Removed, CommitError> {
-    sweep(table, job, marker).await
+/// When the table cannot be loaded, or a file cannot be read, listed or removed.
+pub async fn clean_up_own(
+    catalog: &dyn Catalog,
+    table: &LoadedTable,
+    job: &JobName,
+    marker: &RunMarker,
+) -> Result<Removed, CommitError> {
+    let written = Unreferenced::list(table, job, marker).await?;
+    if written.is_empty() {
+        return Ok(Removed::default());
+    }
+    let now = match catalog.load_table(&table.ident).await {
+        Ok(now) => now,
+        // A table that was not made references nothing.
+        Err(CatalogError::TableNotFound { .. } | CatalogError::NotFound { .. }) if table.is_staged() => table.clone(),
+        Err(error) => return Err(CommitError::Catalog(Box::new(error))),
+    };
+    sweep(&now, job, marker, written).await
 }
 
-async fn sweep(table: &LoadedTable, job: &JobName, of: &RunMarker) -> Result<Removed, CommitError> {
-    let staged = Folder::list(&table.storage, staging_folder(&of.data_location, job, &of.run)).await?;
-    let metadata = match is_run_folder(&of.metadata_folder, job, &of.run) {
-        true => Folder::list(&table.storage, of.metadata_folder.clone()).await?,
-        // A marker that somebody edited: what it names is not the run's own.
-        false => Folder::default(),
-    };
-    let mut unreferenced = Unreferenced { staged, metadata, of: format!("/iceferry/{job}/{}/", of.run) };
+async fn sweep(
+    table: &LoadedTable,
+    job: &JobName,
+    of: &RunMarker,
+    mut unreferenced: Unreferenced,
+) -> Result<Removed, CommitError> {
     unreferenced.subtract(table).await?;
     let mut removed = Removed::default();
     // Manifests last: while a staged file is there, the metadata files that may name it are too.
@@ -116,10 +130,25 @@ struct Unreferenced {
 }
 
 impl Unreferenced {
+    /// All that the run wrote, referenced or not.
+    async fn list(table: &LoadedTable, job: &JobName, of: &RunMarker) -> Result<Self, CommitError> {
+        let staged = Folder::list(&table.storage, staging_folder(&of.data_location, job, &of.run)).await?;
+        let metadata = match is_run_folder(&of.metadata_folder, job, &of.run) {
+            true => Folder::list(&table.storage, of.metadata_folder.clone()).await?,
+            // A marker that somebody edited: what it names is not the run's own.
+            false => Folder::default(),
+        };
+        Ok(Self { staged, metadata, of: format!("/iceferry/{job}/{}/", of.run) })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.staged.files.is_empty() && self.metadata.files.is_empty()
+    }
+
     /// Takes out what any snapshot of the table references. Each manifest is read once, one at a time, and none when
     /// nothing is left that it could save.
     async fn subtract(&mut self, table: &LoadedTable) -> Result<(), CommitError> {
-        if self.staged.files.is_empty() && self.metadata.files.is_empty() {
+        if self.is_empty() {
             return Ok(());
         }
         let mut seen = HashSet::new();

@@ -64,7 +64,16 @@ pub(super) async fn drive(
 ) -> Result<Landed, CommitError> {
     let storage = base.storage.clone();
     let table = base.ident.to_string();
-    let mut drive = Drive { catalog, proposal, policy, table, under_way: Vec::new(), lost: Vec::new(), refusal: None };
+    let mut drive = Drive {
+        catalog,
+        proposal,
+        policy,
+        table,
+        under_way: Vec::new(),
+        out_of_sight: false,
+        lost: Vec::new(),
+        refusal: None,
+    };
     let result = drive.run(base).await;
     drive.tidy(&storage, &result).await;
     result
@@ -77,6 +86,9 @@ struct Drive<'a> {
     table: String,
     /// Attempts without an answer that may still land. All of them carry the same snapshot id.
     under_way: Vec<Attempt>,
+    /// Whether one of them was settled by a table whose history does not reach back to its base. It may have landed, been
+    /// built upon, and been expired before it was looked for: then its manifests are referenced all the same.
+    out_of_sight: bool,
     /// Manifest lists of attempts that were certainly refused, unless they are the one that landed.
     lost: Vec<String>,
     /// Why the catalog refused, or did not answer, last.
@@ -121,6 +133,7 @@ impl Drive<'_> {
         let (under_way, lost): (Vec<_>, Vec<_>) =
             self.under_way.drain(..).partition(|attempt| attempt.may_land_on(&table.metadata));
         self.under_way = under_way;
+        self.out_of_sight |= lost.iter().any(|attempt| !attempt.is_base_in_sight(&table.metadata));
         self.lost.extend(lost.into_iter().filter_map(|attempt| attempt.manifest_list));
     }
 
@@ -239,6 +252,8 @@ impl Drive<'_> {
                 }
             }
             Err(CommitError::RolledBack { .. }) => {}
+            // The run's end sweeps its folder, and looks at what the table references by then.
+            Ok(_) | Err(_) if self.out_of_sight => {}
             Ok(_) | Err(_) => {
                 for list in &self.lost {
                     remove(storage, list).await;

@@ -43,6 +43,9 @@ fn marker_location(metadata: &TableMetadata, job: &JobName, run: &RunId) -> Stri
     format!("{}/{run}.json", markers_folder(metadata, job))
 }
 
+/// Tries to leave a marker: another run may take one that is being written for one that was cut off.
+const TRIES_MAX: u32 = 3;
+
 /// Marks that a run is under way; before anything is staged.
 ///
 /// # Errors
@@ -56,7 +59,14 @@ pub async fn start_run(table: &LoadedTable, job: &JobName, run: &RunId) -> Resul
     };
     let location = marker_location(&table.metadata, job, run);
     let json = serde_json::to_vec(&marker).expect("texts and a number always serialise");
-    let created = table.storage.create(&location, Bytes::from(json)).await;
+    let json = Bytes::from(json);
+    let mut created = table.storage.create(&location, json.clone()).await;
+    for _ in 1..TRIES_MAX {
+        if !matches!(&created, Err(error) if error.class() == Class::NotFound) {
+            break;
+        }
+        created = table.storage.create(&location, json.clone()).await;
+    }
     match created.map_err(|source| CommitError::storage("mark the start of the run", source))? {
         Created::New => Ok(marker),
         Created::AlreadyThere => {
@@ -75,6 +85,7 @@ pub async fn end_run(table: &LoadedTable, job: &JobName, run: &RunId) -> Result<
 }
 
 /// The runs of the job, other than `ours`, that began and did not end: killed, or still at work somewhere. Oldest first.
+/// Markers that were cut off while they were written are removed: those runs had not begun.
 ///
 /// # Errors
 /// When the markers cannot be listed or read.
@@ -85,6 +96,10 @@ pub async fn unfinished_runs(table: &LoadedTable, job: &JobName, ours: &RunId) -
     let mut markers = Vec::new();
     for found in listed {
         if !found.location.ends_with(".json") {
+            if is_cut_off(&found.location) {
+                let removed = table.storage.delete(&found.location).await;
+                removed.map_err(|source| CommitError::storage("remove a marker that was cut off", source))?;
+            }
             continue;
         }
         let bytes = match table.storage.read(&found.location).await {
@@ -104,4 +119,10 @@ pub async fn unfinished_runs(table: &LoadedTable, job: &JobName, ours: &RunId) -
     }
     markers.sort_by(|one, other| one.run.cmp(&other.run));
     Ok(markers)
+}
+
+/// Whether a file is a marker under the name that a local disk gives it until it is whole.
+fn is_cut_off(location: &str) -> bool {
+    let number = location.rsplit_once(".json#").map(|(_, number)| number);
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }

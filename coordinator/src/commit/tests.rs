@@ -441,6 +441,12 @@ async fn a_take_over_lands_once_whatever_the_answer() {
         assert_eq!(marks.count(), 1, "{answers:?}");
         let found = find_checkpoint(&table.metadata, &job()).unwrap().unwrap();
         assert_eq!(found.source_snapshot_id, SnapshotId(1), "the checkpoint stays");
+        let head = table.metadata.current_snapshot_id().map(SnapshotId);
+        assert_eq!(
+            (found.run, found.target_snapshot_id),
+            (run("r1"), head),
+            "and outlives the snapshot that brought it"
+        );
         assert_eq!(catalog.unreferenced_metadata().await, Vec::<String>::new(), "{answers:?}");
         catalog.audit().await;
     }
@@ -493,10 +499,68 @@ async fn a_run_removes_files_of_its_own_lost_attempts() {
     let staged = catalog.stage(&r1, 0, 3, 1).await;
     let epoch = epoch_commit(&catalog.now(), &r1, 0, None, 1, staged[1..].to_vec());
     let done = commit_epoch(&catalog, catalog.now(), &epoch, &POLICY).await.unwrap();
-    assert_eq!(clean_up_own(&done.table, &job(), &marker).await.unwrap(), Removed { files: 1, bytes: 4 });
+    let removed = clean_up_own(&catalog, &done.table, &job(), &marker).await.unwrap();
+    assert_eq!(removed, Removed { files: 1, bytes: 4 });
     assert_eq!(catalog.files("data").await.len(), 3);
     end_run(&done.table, &job(), &r1).await.unwrap();
     catalog.audit().await;
+}
+
+#[tokio::test]
+async fn a_marker_that_was_cut_off_is_no_run_and_goes() {
+    let catalog = TestCatalog::new(FormatVersion::V2);
+    let (table, r1) = (catalog.now(), run("r1"));
+    start_run(&table, &job(), &r1).await.unwrap();
+    let whole = catalog.files("metadata/iceferry").await;
+    let runs = catalog.folder.path().join("t/metadata/iceferry/orders/runs");
+    std::fs::write(runs.join("r2.json#1"), "{\"ru").unwrap();
+    std::fs::write(runs.join("notes.txt"), "somebody's").unwrap();
+    assert_eq!(unfinished_runs(&table, &job(), &r1).await.unwrap(), []);
+    assert!(!runs.join("r2.json#1").exists());
+    assert!(runs.join("notes.txt").exists());
+    std::fs::remove_file(runs.join("notes.txt")).unwrap();
+    assert_eq!(catalog.files("metadata/iceferry").await, whole);
+}
+
+#[tokio::test]
+async fn a_run_that_lost_sight_of_its_own_commit_removes_none_of_it() {
+    let catalog = TestCatalog::new(FormatVersion::V2);
+    let (r1, before) = (run("r1"), catalog.now());
+    let marker = start_run(&before, &job(), &r1).await.unwrap();
+    let left = catalog.stage(&r1, 7, 1, 0).await;
+    commit(&catalog, &r1, 0, None, 1).await.unwrap();
+    let kept = catalog.files("data").await.len() - left.len();
+    let removed = clean_up_own(&catalog, &before, &job(), &marker).await.unwrap();
+    assert_eq!((removed.files, catalog.files("data").await.len()), (left.len() as u64, kept));
+    catalog.audit().await;
+}
+
+#[tokio::test]
+async fn of_runs_that_start_together_one_takes_over_and_the_others_stop() {
+    for version in VERSIONS {
+        let catalog = TestCatalog::new(version);
+        commit(&catalog, &run("r0"), 0, None, 1).await.unwrap();
+        let (one, two) = (run("r1"), run("r2"));
+        let base = catalog.now();
+        for run in [&one, &two] {
+            start_run(&base, &job(), run).await.unwrap();
+        }
+        let seen = unfinished_runs(&base, &job(), &one).await.unwrap();
+        assert_eq!(seen.iter().map(|marker| marker.run.clone()).collect::<Vec<_>>(), std::slice::from_ref(&two));
+        let (table, fence) = take_over(&catalog, base.clone(), &job(), &one, &POLICY).await.unwrap();
+        // The other one sees the first one's marker as well. Whatever it wrote until now may be removed at any moment, so
+        // nothing of it may land any more.
+        let versions = catalog.versions().len();
+        let error = take_over(&catalog, base, &job(), &two, &POLICY).await.unwrap_err();
+        assert!(matches!(&error, CommitError::Fenced { found, run, .. } if *found == fence && *run == one), "{error}");
+        assert_eq!(catalog.versions().len(), versions);
+        assert_eq!(catalog.unreferenced_metadata().await, Vec::<String>::new());
+        clean_up(&table, &job(), &seen[0], &one).await.unwrap();
+        catalog.audit().await;
+        // A later run that saw this fence may.
+        let (_, fence) = take_over(&catalog, catalog.now(), &job(), &run("r3"), &POLICY).await.unwrap();
+        assert_eq!(fence, Fence(2));
+    }
 }
 
 #[test]

@@ -22,7 +22,7 @@ use tracing::Instrument;
 
 use super::decide::{Action, Decider, Event, Note, SessionId};
 use super::service::{DispatchService, Heard, Outbound};
-use super::{DistributeConfig, DistributeError, EpochFailed, EpochOutput, Progress};
+use super::{DistributeConfig, DistributeError, Drained, EpochFailed, EpochOutput, Progress};
 
 /// Messages of all workers that wait for the dispatcher; beyond it their streams are not read.
 const HEARD_MAX: usize = 1024;
@@ -43,7 +43,7 @@ pub struct Dispatcher {
 #[derive(Debug)]
 enum Command {
     RunEpoch { context: Arc<EpochContext>, tasks: mpsc::Receiver<ScanTask>, reply: Reply },
-    Drain { reply: oneshot::Sender<Vec<String>> },
+    Drain { reply: oneshot::Sender<Drained> },
 }
 
 type Reply = oneshot::Sender<Result<EpochOutput, EpochFailed>>;
@@ -111,18 +111,18 @@ impl Dispatcher {
         answer.await.unwrap_or_else(|_| Err(stopped()))
     }
 
-    /// Tells all workers that there is no more, waits a bounded time until their streams are closed, and ends the
-    /// dispatcher. Gives the names of staged files that came up since the last epoch and are to be removed.
-    pub async fn drain(&self) -> Vec<String> {
+    /// Tells all workers that there is no more, waits a bounded time until they have stopped what they were at and their
+    /// streams are closed, and ends the dispatcher.
+    pub async fn drain(&self) -> Drained {
         let (reply, answer) = oneshot::channel();
-        let left_behind = match self.commands.send(Command::Drain { reply }).await {
+        let drained = match self.commands.send(Command::Drain { reply }).await {
             Ok(()) => answer.await.unwrap_or_default(),
             // It has ended before.
-            Err(_) => Vec::new(),
+            Err(_) => Drained::default(),
         };
         self.service.tasks.close();
         self.service.tasks.wait().await;
-        left_behind
+        drained
     }
 }
 
@@ -146,7 +146,7 @@ struct Running {
 #[derive(Debug)]
 struct Draining {
     deadline: Instant,
-    replies: Vec<oneshot::Sender<Vec<String>>>,
+    replies: Vec<oneshot::Sender<Drained>>,
 }
 
 #[derive(Debug)]
@@ -190,10 +190,11 @@ impl Driver {
             self.publish(false);
         }
         self.sessions.values().for_each(|session| session.closed.cancel());
-        let mut left_behind = Some(self.decider.take_left_behind());
+        let all_closed = self.sessions.is_empty();
+        let mut left_behind = self.decider.take_left_behind();
         for reply in self.draining.into_iter().flat_map(|draining| draining.replies) {
             // Only one of several callers is to remove them.
-            drop(reply.send(left_behind.take().unwrap_or_default()));
+            drop(reply.send(Drained { left_behind: std::mem::take(&mut left_behind), all_closed }));
         }
     }
 
@@ -374,7 +375,7 @@ impl Driver {
         self.sessions.get(&session).is_some_and(|to| to.outbound.try_send(Ok(message)).is_ok())
     }
 
-    fn drain(&mut self, reply: Option<oneshot::Sender<Vec<String>>>) {
+    fn drain(&mut self, reply: Option<oneshot::Sender<Drained>>) {
         if self.draining.is_none() {
             self.step(Event::EpochDropped(DistributeError::Stopped));
             let deadline = clock::now() + self.config.drain_timeout;

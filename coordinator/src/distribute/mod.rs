@@ -33,6 +33,15 @@ pub struct EpochOutput {
     pub left_behind: Vec<String>,
 }
 
+/// How the workers were sent home.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Drained {
+    /// Staged files that came up since the last epoch and are to be removed.
+    pub left_behind: Vec<String>,
+    /// Whether all streams were closed in time: no worker that was there at the end writes anything any more.
+    pub all_closed: bool,
+}
+
 /// How far an epoch is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Progress {

@@ -235,7 +235,7 @@ async fn an_epoch_is_worked_off_by_several_workers_and_they_are_sent_home() {
         let progress = cluster.dispatcher.progress().borrow().clone();
         assert_eq!((progress.tasks_done, progress.tasks_waiting, progress.epoch), (200, 0, Some(EpochId(epoch))));
     }
-    assert!(cluster.dispatcher.drain().await.is_empty());
+    assert_eq!(cluster.dispatcher.drain().await, Drained { left_behind: Vec::new(), all_closed: true });
     assert_eq!(one.await.unwrap() + two.await.unwrap(), 400);
     let after = ended(cluster.run(2, 1)).await.unwrap_err();
     assert_eq!(after.class(), Class::Interrupted);
@@ -398,7 +398,19 @@ async fn cancelling_the_run_stops_the_epoch_and_sends_workers_home() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     drop(outbound);
     assert!(inbound.message().await.unwrap().is_none(), "the coordinator ends its side last");
-    assert_eq!(drain.await.unwrap(), [output(&lease).files[0].location.clone()]);
+    let left_behind = vec![output(&lease).files[0].location.clone()];
+    assert_eq!(drain.await.unwrap(), Drained { left_behind, all_closed: true });
+}
+
+#[tokio::test]
+async fn a_worker_that_does_not_close_its_stream_may_still_write() {
+    let cluster = Cluster::start(DistributeConfig { drain_timeout: Duration::from_millis(200), ..config() });
+    let mut worker = cluster.worker("w1", 1).await;
+    let run = cluster.run(0, 1);
+    worker.lease().await;
+    drop(run);
+    let drained = tokio::time::timeout(Duration::from_secs(20), cluster.dispatcher.drain()).await.expect("it ends");
+    assert_eq!(drained, Drained { left_behind: Vec::new(), all_closed: false });
 }
 
 #[tokio::test]

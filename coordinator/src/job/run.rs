@@ -18,8 +18,8 @@ use super::prepare::{Prepared, Target, prepare};
 use super::report::{EpochReport, Outcome, RunReport, TargetReport};
 use super::{JobError, outline};
 use crate::catalog::{CatalogError, LoadedTable};
-use crate::commit::{self, CommitPolicy, EpochCommit, RunMarker};
-use crate::distribute::{Dispatcher, DistributeError};
+use crate::commit::{self, CommitError, CommitPolicy, EpochCommit, RunMarker};
+use crate::distribute::{Dispatcher, DistributeError, Drained};
 use crate::plan::{self, Epoch, Nothing, PlanSummary, Range};
 
 /// Scan tasks between planner and dispatcher; more would only hold memory, since the dispatcher has a queue of its own.
@@ -76,13 +76,15 @@ pub async fn run(
     let table = target_table(&prepared).await?;
     // Before anything is staged, and before looking for others: of two runs that start together each finds the other.
     let marker = commit::start_run(&table, &prepared.job.name, &run).await?;
-    let mut carrier =
-        Carrier { prepared, dispatcher, options, run, marker, fence: Fence(0), table, referenced: HashSet::new() };
-    let done = carrier.work(&mut report, observer, stop).await;
+    let (fence, referenced) = (Fence(0), HashSet::new());
+    let mut carrier = Carrier { prepared, dispatcher, options, run, marker, fence, table, referenced, all_ours: true };
+    let mut done = carrier.work(&mut report, observer, stop).await;
+    if let Err(failure) = done {
+        done = Err(carrier.unless_taken_over(failure).await);
+    }
     // Workers first: when they have ended, nothing new is staged any more, and what is left can be told.
-    let late = dispatcher.drain().await;
-    tracing::debug!(files = late.len(), "workers ended");
-    carrier.leave(done.as_ref().err()).await;
+    let drained = dispatcher.drain().await;
+    carrier.leave(done.as_ref().err(), &drained).await;
     done?;
     report.target = (!carrier.table.is_staged()).then(|| target_report(&carrier.table));
     Ok(report)
@@ -145,6 +147,8 @@ struct Carrier<'a> {
     table: LoadedTable,
     /// Locations of the files that this run committed.
     referenced: HashSet<String>,
+    /// Whether no other run brought one of its epochs.
+    all_ours: bool,
 }
 
 impl Carrier<'_> {
@@ -350,13 +354,34 @@ impl Carrier<'_> {
         if committed.ours {
             self.referenced.extend(request.staged.into_iter().map(|file| file.location));
         } else {
+            self.all_ours = false;
             tracing::warn!(epoch = %id, "another run of the job brought this epoch first");
         }
         Ok(committed.snapshot_id)
     }
 
+    /// Why the run failed: one that took over removes what this one is still at work on, so whatever went wrong then went
+    /// wrong because of that.
+    async fn unless_taken_over(&self, failure: JobError) -> JobError {
+        let (job, ident) = (&self.prepared.job.name, &self.table.ident);
+        if !matches!(failure, JobError::Distribute(_)) {
+            return failure;
+        }
+        let Ok(now) = self.prepared.target_catalog.load_table(ident).await else { return failure };
+        match commit::current_fence(&now.metadata, job) {
+            Ok(Some(holder)) if holder.fence > self.fence => JobError::from(CommitError::Fenced {
+                job: job.clone(),
+                table: ident.to_string(),
+                ours: self.fence,
+                found: holder.fence,
+                run: holder.run,
+            }),
+            _ => failure,
+        }
+    }
+
     /// Ends the run: nothing of it is left that nobody references, or its marker stays so that the next run looks.
-    async fn leave(&self, failure: Option<&JobError>) {
+    async fn leave(&self, failure: Option<&JobError>, drained: &Drained) {
         let job = &self.prepared.job.name;
         if let Some(JobError::Commit(error)) = failure
             && error.leaves_files_in_doubt()
@@ -364,9 +389,17 @@ impl Carrier<'_> {
             tracing::warn!(run = %self.run, "the outcome of a commit is unknown; its files stay until the next run");
             return;
         }
+        if !drained.all_closed {
+            tracing::warn!(run = %self.run, "workers may still be writing; what they leave is removed by the next run");
+            return;
+        }
         let tidied = match failure {
-            Some(_) => commit::clean_up_own(&self.table, job, &self.marker).await.map(drop).map_err(JobError::from),
-            None => self.remove_lost_attempts().await,
+            None if self.all_ours => self.remove_lost_attempts().await,
+            _ => {
+                let catalog = self.prepared.target_catalog.as_ref();
+                let removed = commit::clean_up_own(catalog, &self.table, job, &self.marker).await;
+                removed.map(drop).map_err(JobError::from)
+            }
         };
         let left = match tidied {
             Ok(()) => commit::end_run(&self.table, job, &self.run).await.map_err(JobError::from),

@@ -131,7 +131,7 @@ impl Session<'_> {
         tokio::pin!(grace);
         loop {
             if let Some(ending) = open.ending
-                && self.attempts.wanted() == 0
+                && self.may_close(ending)
             {
                 return Ok(ending);
             }
@@ -144,7 +144,12 @@ impl Session<'_> {
             };
             match turn {
                 Turn::Message(message) => match self.read(*message)? {
-                    Ok(message) => self.hear(open, message).await?,
+                    Ok(message) => {
+                        self.hear(open, message).await?;
+                        if open.ending == Some(Ending::NoMoreWork) && !std::mem::replace(&mut open.stopping, true) {
+                            grace.as_mut().reset(tokio::time::Instant::now() + self.config.cancel_timeout);
+                        }
+                    }
                     Err(unreadable) => self.refuse(open, unreadable).await?,
                 },
                 Turn::Attempt(message) => {
@@ -161,6 +166,8 @@ impl Session<'_> {
                     // Says that no more is taken.
                     self.say(open, FromWorker::GiveBack(Vec::new())).await?;
                 }
+                // They are waited for once more when all else is over.
+                Turn::GraceOver if open.ending == Some(Ending::NoMoreWork) => return Err(Close::NoMoreWork),
                 Turn::GraceOver => {
                     if std::mem::replace(&mut open.stopping, true) {
                         return Err(Close::Broken("attempts did not stop in time".to_owned()));
@@ -170,6 +177,15 @@ impl Session<'_> {
                     grace.as_mut().reset(tokio::time::Instant::now() + self.config.cancel_timeout);
                 }
             }
+        }
+    }
+
+    /// Whether there is nothing more to say. The coordinator removes what its run left once the streams are closed, so one
+    /// that sends its workers home is kept until nothing is written any more.
+    fn may_close(&self, ending: Ending) -> bool {
+        match ending {
+            Ending::NoMoreWork => self.attempts.is_idle(),
+            Ending::Drained => self.attempts.wanted() == 0,
         }
     }
 
@@ -284,11 +300,22 @@ impl Session<'_> {
     fn status(&self, status: &Status) -> Close {
         match final_class(status) {
             Some(class) => Close::Failed(Box::new(not_taken(self.config, class, status))),
-            None => Close::Broken(chain(status)),
+            None => Close::Broken(words(status)),
         }
     }
 
     fn not_understood(&self, source: Unreadable) -> Close {
         Close::Failed(Box::new(ServeError::NotUnderstood { worker: self.config.id.clone(), source }))
+    }
+}
+
+/// What a status says, with its causes; not its own print, which is one for programmers.
+fn words(status: &Status) -> String {
+    let causes = std::error::Error::source(status).map(chain).unwrap_or_default();
+    match (status.message(), causes.as_str()) {
+        (message, "") => message.to_owned(),
+        ("", causes) => causes.to_owned(),
+        (message, causes) if causes.contains(message) => causes.to_owned(),
+        (message, causes) => format!("{message}: {causes}"),
     }
 }

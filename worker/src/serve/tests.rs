@@ -86,6 +86,8 @@ struct Puppets {
     discarded: Mutex<Vec<TaskId>>,
     /// Ends well although it was cancelled, as one that was in its last step would.
     deaf: bool,
+    /// How long it takes to stop.
+    slow: Duration,
 }
 
 impl Puppets {
@@ -118,6 +120,7 @@ impl Runner for Puppets {
         tokio::select! {
             outcome = outcome => outcome.expect("the test holds the string"),
             () = cancel.cancelled() => {
+                tokio::time::sleep(self.slow).await;
                 self.strings.lock().unwrap().remove(&task.id);
                 self.cancelled.lock().unwrap().push(task.id);
                 if self.deaf { Ok(output(task.id.0)) } else { Err(AttemptError::cancelled(vec![])) }
@@ -352,6 +355,18 @@ async fn draining_lets_attempts_finish_within_the_grace() {
     drop(stream);
     let tally = Tally { done: 1, failed: 0, given_back: 1 };
     assert_eq!(play.served().await.unwrap(), Served { reason: Reason::Drained, tally });
+}
+
+#[tokio::test]
+async fn sent_home_it_closes_its_stream_only_when_nothing_is_written_any_more() {
+    let mut play = Play::start(Puppets { deaf: true, slow: Duration::from_millis(300), ..Puppets::default() });
+    let mut stream = play.stream().await.welcome([0]).await;
+    play.until_running(&[0]).await;
+    stream.say(ToWorker::Drain).await;
+    assert_eq!(stream.word().await, None);
+    assert_eq!(*play.puppets.discarded.lock().unwrap(), [TaskId(0)], "what it still staged is gone by now");
+    drop(stream);
+    assert_eq!(play.served().await.unwrap().reason, Reason::NoMoreWork);
 }
 
 #[tokio::test]

@@ -84,10 +84,10 @@ impl Folder<'_> {
         match self.storage.create(&location, encoded.bytes.clone()).await {
             Ok(Created::New) => {}
             Ok(Created::AlreadyThere) => return Published::Taken,
+            // A disk may be full, or fail, after the file got its name.
+            Err(_) if self.holds(&location, &encoded.bytes).await => {}
             Err(source) if source.class() == Class::Transient => {
-                if !self.holds(&location, &encoded.bytes).await {
-                    return Published::Unclear(CatalogError::storage(act, source));
-                }
+                return Published::Unclear(CatalogError::storage(act, source));
             }
             Err(source) => return Published::Failed(CatalogError::storage(act, source)),
         }
