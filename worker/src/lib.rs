@@ -4,6 +4,7 @@
 
 pub mod attempt;
 mod change;
+mod key_text;
 pub mod read;
 pub mod serve;
 pub mod stage;

@@ -8,7 +8,12 @@ const HEADER: &str = "iceferry mirror 1";
 
 /// The hash of the job's mirror; see [`JobFile::mirror_hash`].
 pub(super) fn hash(job: &JobFile) -> String {
-    format!("{:032x}", fnv1a_128(canonical(job).as_bytes()))
+    fingerprint(&canonical(job))
+}
+
+/// 32 hex digits that tell one text from another, the same in every version.
+pub fn fingerprint(text: &str) -> String {
+    format!("{:032x}", fnv1a_128(text.as_bytes()))
 }
 
 /// What is hashed: one line for each thing with the number of its values, then each value with its length, so that no

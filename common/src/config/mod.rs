@@ -20,6 +20,7 @@ mod timestamp;
 mod yaml;
 
 pub use error::{ConfigError, Problem};
+pub use mirror::fingerprint;
 pub use secret::{CatalogProperties, SHOWN_KEYS, Secret, without_password};
 pub use source::{Bounds, EndBound, SourceSettings, StartBound, StartingStrategy};
 pub use table_name::{TableName, TableNameError};

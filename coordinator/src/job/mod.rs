@@ -4,6 +4,7 @@
 //! columns meet. It writes nothing, and refuses whatever would go wrong later (together with [`check_access`], that is all that a check does).
 //! [`outline`] plans every epoch and counts. [`run`] carries the epochs, one after another: plan, distribute, commit.
 
+mod columns;
 mod error;
 mod outline;
 mod prepare;

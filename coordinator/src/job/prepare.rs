@@ -7,8 +7,8 @@ use iceberg::spec::{FormatVersion, Schema, SchemaRef, TableMetadata};
 use iceferry_common::config::{JobFile, StartBound};
 use iceferry_common::model::{SnapshotId, TargetMode};
 
-use super::JobError;
 use super::schema::{self, Misfit};
+use super::{JobError, columns};
 use crate::catalog::{self, Catalog, CatalogError, LoadedTable, TableCreation};
 use crate::commit::{self, Checkpoint};
 use crate::plan::{self, Nothing, Range};
@@ -40,6 +40,8 @@ pub struct Prepared {
     pub write_key: Vec<i32>,
     /// The key as field ids of the source.
     pub read_key: Vec<i32>,
+    /// The hash of what defines the mirror, the source's columns included.
+    pub mirror_hash: String,
     /// What a person should know before it starts.
     pub notes: Vec<String>,
 }
@@ -109,8 +111,9 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
         column: misfit.column,
         problem: misfit.problem,
     };
-    let (source_schema, read_schema) = first_that_fits(candidates, &write_schema).map_err(fit)?;
-    let read_schema = Arc::new(read_schema);
+    let fitting = those_that_fit(candidates, &write_schema).map_err(fit)?;
+    let Reading { source_schema, read_schema, mirror_hash } =
+        reading(&job, &source, fitting, checkpoint.as_ref()).map_err(fit)?;
     let equality_schema = Arc::new(schema::equality_schema(&source.metadata).map_err(fit)?);
     let (read_key, write_key) = key(&job, &source, &source_schema, &write_schema)?;
 
@@ -134,6 +137,7 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
         equality_schema,
         write_key,
         read_key,
+        mirror_hash,
         notes,
     })
 }
@@ -148,7 +152,7 @@ fn held(job: &JobFile, source: &LoadedTable, target: &LoadedTable) -> Result<Opt
             found: source.metadata.uuid().to_string(),
         });
     }
-    if checkpoint.mirror_hash != job.mirror_hash() {
+    if !columns::is_of_job(&checkpoint.mirror_hash, job) {
         return Err(JobError::MirrorChanged {
             table: target.ident.to_string(),
             problem: "the job's source table, mode, key, projection or filter is not what the target was made with, \
@@ -178,13 +182,46 @@ fn schemas_of_range(metadata: &TableMetadata, job: &JobFile, range: &Range) -> V
     }
 }
 
-/// The first schema that fits the target, with the schema to read it in; what the first lacks when none does.
-fn first_that_fits(candidates: Vec<SchemaRef>, write: &Schema) -> Result<(SchemaRef, Schema), Misfit> {
+/// The schemas that fit the target, each with the schema to read it in; what the first lacks when none does.
+fn those_that_fit(candidates: Vec<SchemaRef>, write: &Schema) -> Result<Vec<(SchemaRef, Schema)>, Misfit> {
+    let mut fitting = Vec::with_capacity(candidates.len());
     let mut first = None;
     for candidate in candidates {
         match schema::read_schema(&candidate, write) {
-            Ok(read) => return Ok((candidate, read)),
+            Ok(read) => fitting.push((candidate, read)),
             Err(misfit) => first = first.or(Some(misfit)),
+        }
+    }
+    match first {
+        Some(misfit) if fitting.is_empty() => Err(misfit),
+        _ => Ok(fitting),
+    }
+}
+
+/// How the source is read.
+struct Reading {
+    source_schema: SchemaRef,
+    read_schema: SchemaRef,
+    mirror_hash: String,
+}
+
+/// The first of the schemas under which the target's rows still are what the source shows; what is wrong with the first
+/// of all when none is.
+fn reading(
+    job: &JobFile,
+    source: &LoadedTable,
+    fitting: Vec<(SchemaRef, Schema)>,
+    checkpoint: Option<&Checkpoint>,
+) -> Result<Reading, Misfit> {
+    let mut first = None;
+    for (source_schema, read_schema) in fitting {
+        let held = checkpoint.map(|checkpoint| checkpoint.mirror_hash.as_str());
+        match held.and_then(|held| columns::stale(held, &source.metadata, &read_schema)) {
+            Some(misfit) => first = first.or(Some(misfit)),
+            None => {
+                let mirror_hash = columns::mirror_hash(job, &read_schema);
+                return Ok(Reading { source_schema, read_schema: Arc::new(read_schema), mirror_hash });
+            }
         }
     }
     Err(first.unwrap_or_else(|| Misfit { column: "*".into(), problem: "the source has no schema".into() }))

@@ -344,7 +344,7 @@ impl Carrier<'_> {
             after: after.map(|checkpoint| checkpoint.source_snapshot_id),
             source_snapshot_id: epoch.through,
             source_sequence_number: sequence_number(source, epoch.through),
-            mirror_hash: prepared.job.mirror_hash(),
+            mirror_hash: prepared.mirror_hash.clone(),
             data_location: commit::data_location(&self.table.metadata),
             staged,
         };

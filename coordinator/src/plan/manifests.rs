@@ -10,6 +10,7 @@ use iceferry_common::model::SnapshotId;
 use iceferry_common::storage::Storage;
 
 use super::error::{FileProblem, PlanError};
+use super::partition_names;
 
 /// A manifest and the snapshot whose list names it.
 #[derive(Debug, Clone)]
@@ -123,6 +124,9 @@ impl Reader {
                 }
                 let location = file.manifest_path.clone();
                 let decode = move |bytes: &[u8]| {
+                    let corrupt = |problem| DecodeError::Problem(FileProblem::corrupt(&file.manifest_path, problem));
+                    let plain = partition_names::plain(bytes).map_err(corrupt)?;
+                    let bytes = plain.as_deref().unwrap_or(bytes);
                     let manifest = Manifest::parse_avro(bytes).map_err(DecodeError::Iceberg)?;
                     decode(&file, &manifest).map_err(DecodeError::Problem)
                 };

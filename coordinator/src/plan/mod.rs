@@ -13,6 +13,7 @@ mod group;
 mod manifests;
 mod pack;
 mod partition;
+mod partition_names;
 mod planner;
 pub mod range;
 mod reach;

@@ -61,7 +61,7 @@ impl PipelineRunner {
         let source = Storage::new(context.source.storage.clone());
         let reader = TaskReader::open(&context, task, source, runtime.clone(), self.read_options(cancel));
         let reader = Counted { reader: reader.map_err(|error| failed(&error))?, progress };
-        let mut tagged = tag::tag(reader, task.carry_over, key, self.slot_memory_bytes / 4);
+        let mut tagged = tag::tag(&context.source.table, reader, task.carry_over, key, self.slot_memory_bytes / 4);
 
         let target = Storage::new(context.target.storage.clone());
         let options = self.stage_options(&context, task);

@@ -35,6 +35,7 @@ mod reader;
 mod rows;
 mod select;
 mod vector;
+mod width;
 
 #[cfg(test)]
 mod tests;

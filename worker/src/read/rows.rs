@@ -20,6 +20,7 @@ use super::fetch::Fetcher;
 use super::file_schema::FileSchema;
 use super::footer::{OpenFile, chunk_bytes};
 use super::select::{Positions, Rows, selection};
+use super::width::batch_rows;
 use super::{ReadError, ReadOptions};
 
 /// Page locations are worth a request when at most one row in so many is read.
@@ -192,10 +193,15 @@ impl FileRows {
             Some(_) => rows.end - rows.start,
             None => ranges.iter().map(|range| range.end - range.start).sum(),
         };
+        let group = self.file.metadata.row_group(row_group);
+        let batch_rows = guarded(location, || {
+            batch_rows(&self.options, group, &self.leaves, &blocks)
+                .map_err(|source| decode_error(location, &blocks, source))
+        })?;
         let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(blocks.clone(), self.arrow.clone())
             .with_row_groups(vec![row_group])
             .with_projection(self.mask.clone())
-            .with_batch_size(self.batch_rows(row_group));
+            .with_batch_size(batch_rows);
         if let Some(selection) = selection {
             builder = builder.with_row_selection(selection);
         }
@@ -205,15 +211,6 @@ impl FileRows {
         }
         let reader = guarded(location, || builder.build().map_err(|source| decode_error(location, &blocks, source)))?;
         Ok(Decoding { row_group, reader, blocks, rows_left, pick, positions: Positions::new(ranges) })
-    }
-
-    /// Rows of a batch: fewer than asked for where rows are wide.
-    fn batch_rows(&self, row_group: usize) -> usize {
-        let group = self.file.metadata.row_group(row_group);
-        let bytes: i64 = self.leaves.iter().map(|leaf| group.columns()[*leaf].uncompressed_size().max(0)).sum();
-        let row_bytes = bytes.unsigned_abs() / group.num_rows().unsigned_abs().max(1);
-        let rows = self.options.batch_bytes / row_bytes.max(1);
-        usize::try_from(rows).unwrap_or(usize::MAX).clamp(1, self.options.batch_rows.max(1))
     }
 }
 

@@ -7,8 +7,9 @@ use iceferry_common::model::{EpochContext, TargetMode, TaskId};
 
 use super::StageError;
 use super::fit::fit;
-use super::keys::{Looked, UniqueKeys, printed};
+use super::keys::{Looked, UniqueKeys};
 use super::layout::Layout;
+use crate::key_text::printed;
 use crate::{Change, ChangeBatch, Columns};
 
 /// Takes batches of the read schema, gives rows in the layout of the files that they go to: all columns of an INSERT,

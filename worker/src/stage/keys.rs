@@ -7,17 +7,13 @@
 use std::hash::BuildHasher;
 
 use arrow::array::ArrayRef;
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 use arrow::row::{RowConverter, SortField};
-use arrow::util::display::{ArrayFormatter, FormatOptions};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use crate::Change;
-
-/// A printed key is cut after so many characters.
-const PRINTED_CHARACTERS_MAX: usize = 200;
 
 /// The keys seen on each side of a task.
 pub(super) struct UniqueKeys {
@@ -120,23 +116,6 @@ impl Seen {
             + self.ends.capacity() * size_of::<usize>()
             + self.table.capacity() * (size_of::<u32>() + 1)
     }
-}
-
-/// `id=7, region=null`.
-pub(super) fn printed(schema: &SchemaRef, key: &[ArrayRef], row: usize) -> String {
-    let options = FormatOptions::default().with_null("null");
-    let parts = schema.fields().iter().zip(key).map(|(field, column)| {
-        let value = ArrayFormatter::try_new(column.as_ref(), &options)
-            .and_then(|formatter| formatter.value(row).try_to_string())
-            .unwrap_or_else(|_| "?".to_owned());
-        format!("{}={value}", field.name())
-    });
-    let mut text = parts.collect::<Vec<_>>().join(", ");
-    if let Some((end, _)) = text.char_indices().nth(PRINTED_CHARACTERS_MAX) {
-        text.truncate(end);
-        text.push_str("...");
-    }
-    text
 }
 
 #[cfg(test)]

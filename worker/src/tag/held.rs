@@ -1,18 +1,20 @@
 //! The DELETE rows of a task as a multiset, until the INSERT rows have come by.
 
+use std::collections::HashSet;
 use std::hash::BuildHasher;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::filter_record_batch;
 use arrow::error::ArrowError;
-use arrow::row::Rows;
+use arrow::row::{RowConverter, Rows, SortField};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
 use super::encode::RowEncoder;
 use crate::Columns;
+use crate::key_text::printed;
 
 /// The end of a chain of equal rows.
 const NONE: u32 = u32::MAX;
@@ -155,6 +157,36 @@ impl<S: BuildHasher> Held<S> {
         if count == 0 { Ok(Matched::None) } else { Ok(Matched::Some { came: BooleanArray::new(came, None), count }) }
     }
 
+    /// A key, as text, of which one row goes and another was carried over: a delete by the key would reach both. For
+    /// when all INSERT rows have come by; rows are not compared any more after it.
+    pub(super) fn key_that_goes_and_stays(&mut self) -> Result<Option<String>, ArrowError> {
+        // Memory of the whole rows makes room for that of the keys.
+        self.encoded = None;
+        self.table = HashTable::new();
+        let Some(first) = self.batches.first().filter(|_| !self.key.is_empty() && self.used.contains(&true)) else {
+            return Ok(None);
+        };
+        let types = first.columns().iter().map(|column| SortField::new(column.data_type().clone())).collect();
+        let converter = RowConverter::new(types)?;
+        let mut gone: HashSet<Box<[u8]>, RandomState> = HashSet::default();
+        for (batch, used) in with_used(&self.batches, &self.used) {
+            if used.contains(&false) {
+                let keys = converter.convert_columns(batch.columns())?;
+                gone.extend(keys.iter().zip(used).filter(|(_, used)| !**used).map(|(key, _)| key.as_ref().into()));
+            }
+        }
+        if gone.is_empty() {
+            return Ok(None);
+        }
+        for (batch, used) in with_used(&self.batches, &self.used) {
+            let keys = converter.convert_columns(batch.columns())?;
+            if let Some(row) = (0..used.len()).find(|row| used[*row] && gone.contains(keys.row(*row).as_ref())) {
+                return Ok(Some(printed(&batch.schema(), batch.columns(), row)));
+            }
+        }
+        Ok(None)
+    }
+
     /// The rows that no INSERT row was equal to, batch by batch.
     pub(super) fn into_unmatched(self) -> impl Iterator<Item = Result<RecordBatch, ArrowError>> {
         let mut first = 0;
@@ -169,6 +201,16 @@ impl<S: BuildHasher> Held<S> {
             filter_record_batch(&batch, &left)
         })
     }
+}
+
+/// Each batch with the part of `used` that is its rows'.
+fn with_used<'a>(batches: &'a [RecordBatch], used: &'a [bool]) -> impl Iterator<Item = (&'a RecordBatch, &'a [bool])> {
+    let mut left = used;
+    batches.iter().map(move |batch| {
+        let (of_batch, rest) = left.split_at(batch.num_rows());
+        left = rest;
+        (batch, of_batch)
+    })
 }
 
 /// Memory of the part of an array's buffers that it uses: batches may be slices of longer ones.

@@ -35,6 +35,17 @@ pub enum TagError<E> {
     /// Rows could not be compared.
     #[error("compare rows that went with rows that came")]
     Compare(#[source] ArrowError),
+    /// Two rows of one key before, of which one went and one stayed.
+    #[error(
+        "{table} has two rows with the key {key}, and only one of them went: with equality deletes a key must be \
+         unique, so remove the duplicate from the source or choose equality_columns that identify a row"
+    )]
+    DuplicateKey {
+        /// The source table.
+        table: String,
+        /// Key columns with their values, printed.
+        key: String,
+    },
     /// Rows could not be taken out of a batch.
     #[error("take cancelled rows out of a batch")]
     Filter(#[source] ArrowError),
@@ -44,6 +55,7 @@ impl<E: Classified + 'static> Classified for TagError<E> {
     fn class(&self) -> Class {
         match self {
             Self::Read(error) => error.class(),
+            Self::DuplicateKey { .. } => Class::Refused,
             Self::Compare(_) | Self::Filter(_) => Class::Bug,
         }
     }
@@ -53,8 +65,11 @@ impl<E: Classified + 'static> Classified for TagError<E> {
 ///
 /// With [`CarryOver::Cancel`] the reader gives its DELETE batches first. Batches come out with all columns, save that
 /// DELETE rows are projected to the columns `key`, by index, unless that is empty. At most `memory_bytes_max` are held:
-/// beyond it the rest is carried as it comes, which is right as well, only more to write.
+/// beyond it the rest is carried as it comes, which is right as well, only more to write. A key of which one row goes and
+/// another is carried over is refused: the delete would reach both, and nothing would bring the other one back. `table`
+/// is the source, for that message.
 pub fn tag<I, E>(
+    table: &str,
     reader: I,
     carry_over: CarryOver,
     key: impl Into<Vec<usize>>,
@@ -67,11 +82,19 @@ where
         CarryOver::Cancel => Some(Held::new(key.into())),
         CarryOver::Keep => None,
     };
-    Tagged { reader: reader.into_iter().fuse(), held, memory_bytes_max, ready: VecDeque::new(), carried_over: 0 }
+    Tagged {
+        table: table.to_owned(),
+        reader: reader.into_iter().fuse(),
+        held,
+        memory_bytes_max,
+        ready: VecDeque::new(),
+        carried_over: 0,
+    }
 }
 
 /// What [`tag()`] gives.
 pub struct Tagged<I> {
+    table: String,
     reader: Fuse<I>,
     /// Absent when nothing cancels, or no longer does.
     held: Option<Held>,
@@ -119,7 +142,10 @@ impl<I> Tagged<I> {
 
     /// Gives out what is held and was not cancelled, and holds nothing from here on.
     fn release<E>(&mut self) -> Result<(), TagError<E>> {
-        let Some(held) = self.held.take() else { return Ok(()) };
+        let Some(mut held) = self.held.take() else { return Ok(()) };
+        if let Some(key) = held.key_that_goes_and_stays().map_err(TagError::Compare)? {
+            return Err(TagError::DuplicateKey { table: self.table.clone(), key });
+        }
         let columns = held.columns();
         for rows in held.into_unmatched() {
             let rows: RecordBatch = rows.map_err(TagError::Filter)?;

@@ -60,9 +60,10 @@ pub(crate) fn parse(bytes: &[u8], location: &str) -> Result<TableMetadata, Catal
 }
 
 /// The metadata in a JSON value.
-pub(crate) fn from_json(value: Value, act: &str) -> Result<TableMetadata, CatalogError> {
+pub(crate) fn from_json(mut value: Value, act: &str) -> Result<TableMetadata, CatalogError> {
     let version = format_version(&value, act)?;
     refuse_types(&value, act)?;
+    complete_snapshots(&mut value);
     let missing = missing_keys(&value, version);
     serde_json::from_value(value).map_err(|error| {
         if missing.is_empty() {
@@ -71,6 +72,17 @@ pub(crate) fn from_json(value: Value, act: &str) -> Result<TableMetadata, Catalo
             corrupt(act, format!("it lacks {}", missing.join(", ")))
         }
     })
+}
+
+/// A table that was upgraded keeps the snapshots of version 1, which may lack what later versions require: their sequence
+/// number is 0 (specification, reading v1 metadata for v2), and without a summary they are taken as the iceberg crate
+/// takes them in a table of version 1.
+fn complete_snapshots(value: &mut Value) {
+    let snapshots = value.get_mut("snapshots").and_then(Value::as_array_mut).into_iter().flatten();
+    for snapshot in snapshots.filter_map(Value::as_object_mut) {
+        snapshot.entry("sequence-number").or_insert(0.into());
+        snapshot.entry("summary").or_insert_with(|| serde_json::json!({"operation": "append"}));
+    }
 }
 
 fn gunzip(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
@@ -194,6 +206,19 @@ mod tests {
         assert_eq!(read(&v1()).unwrap().format_version(), FormatVersion::V1);
         assert_eq!(read(&v2(json!("decimal(9, 2)"))).unwrap().format_version(), FormatVersion::V2);
         assert_eq!(read(&v3).unwrap().format_version(), FormatVersion::V3);
+    }
+
+    #[test]
+    fn an_upgraded_table_keeps_its_snapshots_of_version_1() {
+        let mut table = v2(json!("int"));
+        table["next-row-id"] = json!(0);
+        table["current-snapshot-id"] = json!(7);
+        table["snapshots"] = json!([{"snapshot-id": 7, "timestamp-ms": 1, "manifest-list": "/t/metadata/snap-7.avro"}]);
+        for version in [1, 2, 3] {
+            table["format-version"] = json!(version);
+            let read = read(&table).unwrap();
+            assert_eq!(read.current_snapshot().unwrap().sequence_number(), 0, "version {version}");
+        }
     }
 
     #[test]

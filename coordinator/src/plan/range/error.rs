@@ -43,7 +43,7 @@ pub enum RangeError {
     /// A start was given that is not what the target holds.
     #[error(
         "the target holds source snapshot {checkpoint}, and the job asks to start {start}: that would leave stale \
-         rows; remove the start bound to go on from the checkpoint, or take a new target"
+         rows, or bring rows twice; remove the start bound to go on from the checkpoint, or take a new target"
     )]
     StartDiffersFromCheckpoint {
         /// The start as given.

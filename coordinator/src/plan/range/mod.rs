@@ -64,7 +64,7 @@ pub enum Nothing {
 }
 
 /// What a run is to carry. `checkpoint` is the source snapshot that the target holds; `mirror` tells a target that is
-/// kept equal to the source from a changelog, which may be started again wherever its owner likes.
+/// kept equal to the source from a changelog, which may leave out what lies between its checkpoint and an explicit start.
 ///
 /// # Errors
 /// [`RangeError`], whose class tells a wrong bound from a gap in the history.
@@ -92,18 +92,16 @@ pub fn epochs(
         let at = history.position_of_checkpoint(checkpoint, end)?;
         match bounds.start {
             None | Some(StartBound::Strategy(_)) => return Ok(history.after_checkpoint(at, end)),
-            Some(start) if mirror => {
+            Some(start) => {
                 let first = history.first(start, bounds.end, end)?;
-                if at >= end {
+                if at >= end || first == Some(at + 1) {
                     return Ok(history.after_checkpoint(at, end));
                 }
-                if first == Some(at + 1) {
-                    return Ok(history.after_checkpoint(at, end));
+                // A changelog may leave snapshots out when its owner asks for it; no epoch may land in it twice.
+                if mirror || first.is_some_and(|first| first <= at) {
+                    return Err(RangeError::StartDiffersFromCheckpoint { start: describe_start(start), checkpoint });
                 }
-                return Err(RangeError::StartDiffersFromCheckpoint { start: describe_start(start), checkpoint });
             }
-            // A changelog takes an explicit start as it is.
-            Some(_) => {}
         }
     }
     match bounds.start {

@@ -185,8 +185,15 @@ fn an_explicit_start_has_to_meet_a_mirrors_checkpoint() {
         assert!(matches!(error, RangeError::StartDiffersFromCheckpoint { .. }), "{differs:?}: {error}");
         assert_eq!(error.class(), Class::Config);
     }
-    let changelog = epochs(&table, Bounds { start: from(2), end: None }, Some(SnapshotId(3)), false);
-    assert_eq!(carried(changelog), [epoch(1, 4)], "a changelog may begin where its owner likes");
+    let changelog = |start, end| epochs(&table, Bounds { start, end }, Some(SnapshotId(2)), false);
+    assert_eq!(carried(changelog(from(4), None)), [epoch(3, 4)], "a changelog may leave snapshots out");
+    assert_eq!(carried(changelog(from(3), None)), [epoch(2, 4)]);
+    for again in [from(1), from(2)] {
+        let error = changelog(again, None).unwrap_err();
+        assert!(matches!(error, RangeError::StartDiffersFromCheckpoint { .. }), "nothing lands twice: {error}");
+        let up_to_date = Range::Nothing(Nothing::UpToDate { checkpoint: SnapshotId(2) });
+        assert_eq!(changelog(again, to(2)).unwrap(), up_to_date, "the same job, run again");
+    }
 }
 
 #[test]

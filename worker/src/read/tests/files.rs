@@ -1,5 +1,6 @@
 //! Row groups, splits, pages and the bound on memory.
 
+use arrow::array::AsArray;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::ParquetMetaDataReader;
 use parquet::file::properties::WriterVersion;
@@ -135,6 +136,34 @@ fn wide_rows_come_in_smaller_batches() {
     let sizes: Vec<usize> = reader.map(|batch| batch.unwrap().rows.num_rows()).collect();
     assert_eq!(sizes.iter().sum::<usize>(), 100);
     assert!(sizes.iter().all(|rows| *rows <= 12), "{sizes:?}");
+}
+
+/// The largest batch, in bytes of its values, of one text column.
+fn largest_batch(lab: &Lab, values: impl IntoIterator<Item = String>, properties: WriterProperties) -> usize {
+    let values: StringArray = values.into_iter().map(Some).collect();
+    let rows = values.len();
+    let bytes = parquet(&batch(&[(2, "v", Arc::new(values))]), properties);
+    let file = lab.data_file("f.parquet", &bytes, rows as u64);
+    let task = task(vec![added(file)], Vec::new());
+    let options = ReadOptions { batch_bytes: 64 * 1024, ..ReadOptions::default() };
+    let storage = Storage::new(StorageProperties::default());
+    let context = context(schema([optional(2, "v", PrimitiveType::String)]));
+    let reader = TaskReader::open(&context, &task, storage, lab.runtime.handle().clone(), options).unwrap();
+    let batches: Vec<_> = reader.map(|batch| batch.unwrap().rows).collect();
+    assert_eq!(batches.iter().map(arrow::array::RecordBatch::num_rows).sum::<usize>(), rows);
+    let bytes = |rows: &arrow::array::RecordBatch| rows.column(0).as_string::<i32>().value_data().len();
+    batches.iter().map(bytes).max().unwrap()
+}
+
+#[test]
+fn a_long_value_that_stands_once_in_a_dictionary_counts_for_every_row() {
+    let lab = Lab::new();
+    let properties = || WriterProperties::builder().set_dictionary_page_size_limit(1 << 20);
+    let repeated = || (0..2_000).map(|row| ["x", "y"][row % 2].repeat(10_000));
+    assert!(largest_batch(&lab, repeated(), properties().build()) <= 64 * 1024);
+    // Long values in one place are no more than a few times as much as the average allows for.
+    let uneven = (0..20_200).map(|row| if row < 200 { "x".repeat(10_000) } else { (row % 10).to_string() });
+    assert!(largest_batch(&lab, uneven, properties().build()) <= 8 * 64 * 1024);
 }
 
 #[test]
