@@ -78,6 +78,16 @@ enum Turn {
     GraceOver,
 }
 
+/// What happened to the stream, without the codes and structs that a status prints.
+fn words(status: &Status) -> String {
+    let message = status.message();
+    match std::error::Error::source(status) {
+        Some(cause) if message.is_empty() => chain(cause),
+        Some(cause) => format!("{message}: {}", chain(cause)),
+        None => message.to_owned(),
+    }
+}
+
 impl Session<'_> {
     /// Runs the stream to its end. `welcomed` tells whether the coordinator took the worker.
     pub(super) async fn run(mut self, channel: Channel, welcomed: &mut bool) -> Close {
@@ -284,7 +294,7 @@ impl Session<'_> {
     fn status(&self, status: &Status) -> Close {
         match final_class(status) {
             Some(class) => Close::Failed(Box::new(not_taken(self.config, class, status))),
-            None => Close::Broken(chain(status)),
+            None => Close::Broken(words(status)),
         }
     }
 
