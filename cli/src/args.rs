@@ -11,14 +11,14 @@ use iceferry_common::telemetry;
 #[command(version, about, max_term_width = 100)]
 pub(crate) struct Args {
     /// How results are printed on standard output.
-    #[arg(long, global = true, value_enum, default_value_t = Output::Text)]
+    #[arg(long, global = true, display_order = 100, value_enum, default_value_t = Output::Text)]
     pub(crate) output: Output,
     /// How log lines are printed on standard error.
-    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text)]
+    #[arg(long, global = true, display_order = 101, value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
-    /// What is logged: error, warn, info, debug or trace; ICEFERRY_LOG gives it by module. [default: warn, info for
-    /// coordinator and worker]
-    #[arg(long, global = true)]
+    /// What is logged: error, warn, info, debug, trace or off. The environment variable ICEFERRY_LOG goes before it and
+    /// may give modules their own level. [default: warn; info for coordinator and worker]
+    #[arg(long, global = true, display_order = 102)]
     log_level: Option<String>,
     #[command(subcommand)]
     pub(crate) verb: Verb,
@@ -94,7 +94,7 @@ pub(crate) struct RunArgs {
 /// What a worker may use.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct Capacity {
-    /// Tasks at once. [default: one a core]
+    /// Tasks at once. [default: one for each core]
     #[arg(long, env = "ICEFERRY_SLOTS", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) slots: Option<u32>,
     /// Memory that the tasks may use together, in MiB. [default: 128 for each slot]

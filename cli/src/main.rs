@@ -11,14 +11,20 @@ mod verbs;
 use std::process::ExitCode;
 
 use clap::Parser;
+use iceferry_common::fault::Class;
 use iceferry_common::telemetry;
 
-use args::{Args, Verb};
+use args::{Args, Output, Verb};
 use failure::Failure;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    telemetry::start(args.log_format.into(), args.log_level());
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return not_parsed(&error),
+    };
+    if let Err(error) = telemetry::start(args.log_format.into(), args.log_level()) {
+        return Failure::from(error).report(args.output);
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return Failure::start(error).report(args.output),
@@ -30,6 +36,20 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(args.output),
     }
+}
+
+/// Shows help where it was asked for, and what is wrong with the flags otherwise; as JSON when that is among them.
+fn not_parsed(error: &clap::Error) -> ExitCode {
+    let flags: Vec<String> = std::env::args().skip(1).collect();
+    let wants_json =
+        flags.windows(2).any(|pair| pair == ["--output", "json"]) || flags.contains(&"--output=json".into());
+    if error.use_stderr() && wants_json {
+        let text = error.to_string();
+        // What is wrong comes first, then an empty line and the usage.
+        let lines: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+        return Failure::new(Class::Config, lines.join(" ").trim_start_matches("error: ")).report(Output::Json);
+    }
+    error.exit()
 }
 
 async fn run(args: &Args) -> Result<(), Failure> {

@@ -24,7 +24,7 @@ pub(crate) fn print<T: Serialize>(result: &T, output: Output, text: impl FnOnce(
 pub(crate) fn run(report: &RunReport) -> String {
     let mut text = String::new();
     if report.files_cleaned_up > 0 {
-        text += &format!("removed {} files that an earlier run left\n", HumanCount(report.files_cleaned_up));
+        text += &format!("removed {} that an earlier run left\n", counted(report.files_cleaned_up, "file"));
     }
     for epoch in &report.epochs {
         text += &format!("{}\n", self::epoch(epoch));
@@ -49,11 +49,11 @@ pub(crate) fn epoch(epoch: &EpochReport) -> String {
         return format!("source snapshot {}: no rows to carry, checkpoint moved", epoch.source_snapshot_id);
     }
     format!(
-        "source snapshot {}: {} rows inserted, {} deleted, {} files ({})",
+        "source snapshot {}: {} inserted, {} deleted, {} ({})",
         epoch.source_snapshot_id,
-        HumanCount(rows.inserted),
+        counted(rows.inserted, "row"),
         HumanCount(rows.deleted),
-        HumanCount(epoch.files as u64),
+        counted(epoch.files as u64, "file"),
         HumanBytes(rows.bytes_written),
     )
 }
@@ -83,21 +83,22 @@ fn epoch_outline(number: usize, epoch: &EpochOutline) -> String {
     }
     let plan = &epoch.plan;
     format!(
-        "{head}                {} files added, {} removed, {} with other deletes; {} delete files\n                \
-         {} in {}, at most {} rows to look at\n                {} opened, {} skipped\n",
-        HumanCount(plan.files_added),
+        "{head}                {} added, {} removed, {} with other deletes; {}\n                \
+         {} in {}, at most {} to look at\n                {} opened, {} skipped\n",
+        counted(plan.files_added, "file"),
         HumanCount(plan.files_removed),
         HumanCount(plan.files_changed),
-        HumanCount(plan.delete_files),
+        counted(plan.delete_files, "delete file"),
         HumanBytes(plan.data_bytes),
         counted(plan.tasks, "task"),
-        HumanCount(plan.records_added + plan.records_removed + plan.records_changed),
+        counted(plan.records_added + plan.records_removed + plan.records_changed, "row"),
         counted(plan.manifests_opened, "manifest"),
         HumanCount(plan.manifests_skipped),
     )
 }
 
-fn counted(count: u64, noun: &str) -> String {
+/// A number with its noun.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
     format!("{} {}", HumanCount(count), plural(count as usize, noun))
 }
 

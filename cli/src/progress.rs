@@ -8,7 +8,7 @@ use iceferry_common::model::EpochId;
 use iceferry_coordinator::distribute::Progress as Counters;
 use iceferry_coordinator::job::{EpochReport, Observer, Prepared};
 use iceferry_coordinator::plan::PlanSummary;
-use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
+use indicatif::{HumanBytes, HumanCount, HumanDuration, ProgressBar, ProgressStyle};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -72,7 +72,7 @@ impl Observer for Progress {
         for note in &prepared.notes {
             self.say(&format!("note: {note}"));
         }
-        let epochs = if epochs == 1 { "1 epoch".to_owned() } else { format!("{epochs} epochs") };
+        let epochs = output::counted(epochs as u64, "epoch");
         self.say(&format!("{}: {} -> {}, {epochs}", prepared.job.name, prepared.source_name(), prepared.target_name()));
     }
 
@@ -81,9 +81,9 @@ impl Observer for Progress {
         if let Shown::Lines = self.shown {
             let files = summary.files_added + summary.files_removed + summary.files_changed;
             self.say(&format!(
-                "epoch {epoch}: planned {} tasks, {} files, {}",
-                HumanCount(summary.tasks),
-                HumanCount(files),
+                "epoch {epoch}: planned {}, {}, {}",
+                output::counted(summary.tasks, "task"),
+                output::counted(files, "file"),
                 HumanBytes(summary.data_bytes)
             ));
         }
@@ -91,39 +91,74 @@ impl Observer for Progress {
 
     fn committed(&self, epoch: &EpochReport) {
         self.planned.send_replace(PlanSummary::default());
-        if let Shown::Lines = self.shown {
-            self.say(&format!("epoch {}: {}", epoch.epoch, output::epoch(epoch)));
+        match &self.shown {
+            // The next epoch has a pace of its own.
+            Shown::Bar(bar) => bar.reset_elapsed(),
+            Shown::Lines => self.say(&format!("epoch {}: {}", epoch.epoch, output::epoch(epoch))),
+            Shown::Nothing => {}
         }
     }
 }
 
 fn bar() -> ProgressBar {
     let bar = ProgressBar::new(0);
-    let template = "{spinner} {wide_bar} {pos}/{len} tasks  {msg}  {eta} left";
-    if let Ok(style) = ProgressStyle::with_template(template) {
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_bar} {msg}") {
         bar.set_style(style);
     }
     bar
 }
 
-/// Moves the bar until it is aborted. The length is what is known of the plan, which may still grow.
+/// Moves the bar until it is aborted.
 async fn draw(bar: ProgressBar, counters: watch::Receiver<Counters>, plans: watch::Receiver<PlanSummary>) {
     let mut ticks = tokio::time::interval(REDRAW);
     loop {
         ticks.tick().await;
-        let now = counters.borrow().clone();
-        let planned = plans.borrow().clone();
-        let known = now.tasks_done + now.tasks_leased + now.tasks_waiting;
-        bar.set_length(known.max(planned.tasks));
-        bar.set_position(now.tasks_done);
-        let more = if planned.complete { "" } else { "+" };
-        bar.set_message(format!(
-            "{} files{more}, {} rows, {} read, {} written",
-            HumanCount(planned.files_added + planned.files_removed + planned.files_changed),
-            HumanCount(now.rows.read),
-            HumanBytes(now.rows.bytes_read),
-            HumanBytes(now.rows.bytes_written),
-        ));
-        bar.tick();
+        redraw(&bar, &counters.borrow().clone(), &plans.borrow().clone());
+    }
+}
+
+/// The bar is as long as the plan has rows: a task is much, and files are of any size. Deleted rows of the files are among
+/// them, so that it may end before its end.
+fn redraw(bar: &ProgressBar, now: &Counters, planned: &PlanSummary) {
+    let rows = planned.records_added + planned.records_removed + planned.records_changed;
+    bar.set_length(rows);
+    bar.set_position(now.rows.read.min(rows));
+    let files = planned.files_added + planned.files_removed + planned.files_changed;
+    // Until planning ends, the dispatcher knows what was planned so far.
+    let (files, more) = if planned.complete { (files, "") } else { (now.files_seen, "+") };
+    let left = match time_left(now.rows.read, rows, bar.elapsed()) {
+        Some(left) => format!("{} left", HumanDuration(left)),
+        None => "time left unknown".to_owned(),
+    };
+    bar.set_message(format!(
+        "{} files{more}, {} rows, {} read, {} written, {left}",
+        HumanCount(files),
+        HumanCount(now.rows.read),
+        HumanBytes(now.rows.bytes_read),
+        HumanBytes(now.rows.bytes_written),
+    ));
+    bar.tick();
+}
+
+/// How long the rest takes at the pace until now; none before there is a pace or an end.
+fn time_left(done: u64, all: u64, elapsed: Duration) -> Option<Duration> {
+    if done == 0 || all == 0 {
+        return None;
+    }
+    let rest = all.saturating_sub(done) as f64 / done as f64;
+    Duration::try_from_secs_f64(elapsed.as_secs_f64() * rest).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_is_known_once_there_is_a_pace_and_an_end() {
+        let elapsed = Duration::from_secs(30);
+        for (done, all, left) in [(0, 10, None), (5, 0, None), (10, 40, Some(90)), (40, 40, Some(0)), (50, 40, Some(0))]
+        {
+            assert_eq!(time_left(done, all, elapsed), left.map(Duration::from_secs), "{done} of {all}");
+        }
     }
 }

@@ -209,6 +209,83 @@ fn a_read_only_target() {
     assert_eq!(listing(folder.path()), before, "a trace in the target");
 }
 
+#[test]
+fn a_wrong_flag_is_said_in_json_when_that_is_asked_for() {
+    for (flags, words) in [
+        (&["run", "--output", "json"][..], &["required arguments", "<JOB>"][..]),
+        (&["--output=json", "frob"], &["frob"]),
+        (&["--output", "json", "--log-level", "loud", "check", "absent.yaml"], &["\"loud\"", "log level"]),
+    ] {
+        let done = Iceferry::find().output(flags);
+        says(&done, CONFIG, words);
+        let said: serde_json::Value = serde_json::from_str(&done.stdout).expect("one JSON object");
+        assert_eq!((&said["outcome"], &said["class"]), (&json!("failed"), &json!("config")), "{flags:?}");
+        for word in words {
+            assert!(said["error"].as_str().is_some_and(|error| error.contains(word)), "{word}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_first_run_that_fails_leaves_no_namespace_in_a_sql_catalog() {
+    let Some(lab) = Lab::with(&[Component::Core]) else { return };
+    let scratch = Scratch::new();
+    let source = Source::make(&lab, &scratch.join("source"), 2, 100).append(&lab, 5).damage(&lab, Damage::Truncated);
+    let folder = scratch.folder("target");
+    let job = Job::of_source(&source, &Catalog::sqlite(&folder), "new.t").write(&scratch.join("job.yaml"));
+    says(&run(&job), CORRUPT, &[".parquet"]);
+    assert_eq!(listing(&folder), BTreeMap::new(), "a trace in the target: not even the database is made");
+}
+
+#[test]
+fn deletes_that_the_target_cannot_carry() {
+    if Lab::with(&[Component::Core]).is_none() {
+        return;
+    }
+    let fixture = Fixture::load("b_posdel");
+    let first = &fixture.main.first().expect("it has snapshots").id;
+    for (mode, code, words) in [
+        ("merge-on-read", CONFIG, ["db.b_posdel", "equality_columns", "new target"]),
+        ("append", REFUSED, ["db.b_posdel", "merge-on-read", "new target"]),
+    ] {
+        let fresh = Fresh::new();
+        let job = Job::of_fixture(&fixture, &fresh.target(), "lake.t", &[]).target("mode", json!(mode));
+        assert_eq!(fresh.run(&job.clone().to_snapshot(first)).code, Some(0), "{mode}");
+        let before = listing(&fresh.lake());
+        says(&fresh.run(&job), code, &words);
+        assert_eq!(listing(&fresh.lake()), before, "a trace in the target");
+    }
+}
+
+#[test]
+fn an_empty_warehouse_is_still_there_after_check_and_after_a_run_that_failed() {
+    let Some(lab) = Lab::with(&[Component::Core]) else { return };
+    let fresh = Fresh::new();
+    let source = Source::make(&lab, &fresh.scratch.join("source"), 2, 100).append(&lab, 5);
+    let namespace = fresh.lake().join("lake");
+    std::fs::create_dir_all(&namespace).expect("make a folder");
+    let job = Job::of_source(&source, &fresh.target(), "lake.t").write(&fresh.scratch.join("job.yaml"));
+    assert_eq!(Iceferry::find().output(&["check", job.to_str().expect("UTF-8")]).code, Some(0));
+    assert!(namespace.exists(), "check removed it");
+    fresh.fails(&Job::of_source(&source.damage(&lab, Damage::Truncated), &fresh.target(), "lake.t"), CORRUPT, &[]);
+    assert!(namespace.exists(), "the run removed it");
+}
+
+#[test]
+fn a_database_whose_folder_is_missing() {
+    if Lab::with(&[Component::Core]).is_none() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let folder = scratch.join("nowhere");
+    let job = fixture_job(&Catalog::sqlite(&folder)).write(&scratch.join("job.yaml"));
+    for verb in ["check", "run"] {
+        let done = Iceferry::find().output(&[verb, job.to_str().expect("UTF-8")]);
+        says(&done, NOT_FOUND, &["nowhere", "is not there"]);
+    }
+    assert!(!folder.exists(), "a trace in the target");
+}
+
 /// A folder where even root may not write: without write permission, or immutable. Set free again when dropped.
 struct ReadOnly(PathBuf);
 

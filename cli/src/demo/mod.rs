@@ -9,7 +9,6 @@ mod source;
 
 use std::path::{Path, PathBuf};
 
-use iceferry_common::config::JobFile;
 use iceferry_common::fault::Class;
 use iceferry_coordinator::catalog;
 use iceferry_coordinator::distribute::DistributeConfig;
@@ -37,7 +36,7 @@ pub(crate) async fn demo(args: &DemoArgs, output: Output) -> Result<(), Failure>
     let folder = absolute(&args.dir)?;
     let job_path = folder.join("job.yaml");
     let commits = prepare(&folder, &job_path, args.more).await?;
-    let job = read_job(&job_path)?;
+    let job = verbs::job_file(&job_path)?;
     if output == Output::Text {
         for commit in &commits {
             println!("source: {commit}");
@@ -91,13 +90,6 @@ async fn prepare(folder: &Path, job_path: &Path, more: bool) -> Result<Vec<Commi
         })?;
     }
     Ok(commits)
-}
-
-fn read_job(path: &Path) -> Result<JobFile, Failure> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::new(Class::NotFound, format!("read {}: {error}", path.display())))?;
-    JobFile::parse(&text, &|name| std::env::var(name).ok())
-        .map_err(|error| Failure::new(Class::Config, format!("job file {}: {error}", path.display())))
 }
 
 /// One side of a job, as both blocks of the job file have it.

@@ -18,8 +18,9 @@ use crate::progress::Progress;
 pub(crate) async fn coordinator(args: &CoordinatorArgs, output: Output) -> Result<(), Failure> {
     let job = job_file(&args.job)?;
     let listener = TcpListener::bind(args.listen).await;
-    let listener =
-        listener.map_err(|error| Failure::new(Class::Config, format!("listen on {}: {error}", args.listen)))?;
+    let listener = listener.map_err(|error| {
+        Failure::new(Class::Config, format!("listen on {}: {error}; give another address with --listen", args.listen))
+    })?;
     let address = listener.local_addr().map_err(Failure::start)?;
 
     let stop = CancellationToken::new();

@@ -20,7 +20,7 @@ pub(crate) use run::{run, run_job};
 pub(crate) use worker::worker;
 
 /// Reads and checks a job file; touches nothing else.
-fn job_file(path: &Path) -> Result<JobFile, Failure> {
+pub(crate) fn job_file(path: &Path) -> Result<JobFile, Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::new(Class::Config, format!("read job file {}: {error}", path.display())))?;
     let job = JobFile::parse(&text, &|name| std::env::var(name).ok());

@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use iceferry_common::config::JobFile;
 use iceferry_common::fault::Class;
@@ -19,15 +20,21 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::{local, output};
 
+/// The longest time between two heartbeats in one process.
+const HEARTBEAT_MAX: Duration = Duration::from_millis(500);
+
 pub(crate) async fn run(args: &RunArgs, output: Output) -> Result<(), Failure> {
     let job = job_file(&args.job)?;
-    let report = run_job(job, args.capacity, distribute_config(args.patience), output).await?;
+    let mut config = distribute_config(args.patience);
+    // Heartbeats carry the progress that is shown, and cost nothing within a process.
+    config.heartbeat = config.heartbeat.min(HEARTBEAT_MAX);
+    let report = run_job(job, args.capacity, config, output).await?;
     output::print(&report, output, output::run)
 }
 
 /// How long a coordinator waits, from its flags.
 pub(super) fn distribute_config(patience: Patience) -> DistributeConfig {
-    let lease_timeout = std::time::Duration::from_secs(patience.lease_timeout_seconds);
+    let lease_timeout = Duration::from_secs(patience.lease_timeout_seconds);
     DistributeConfig {
         lease_timeout,
         heartbeat: lease_timeout / 6,

@@ -9,7 +9,7 @@ use crate::fault::{Class, Classified};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// The text is not YAML.
-    #[error("job file is not well-formed YAML: {problem}")]
+    #[error("it is not well-formed YAML: {problem}")]
     Syntax {
         /// Line in the text, counted from 1, when the parser knows it.
         line: Option<usize>,

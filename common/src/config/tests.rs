@@ -522,7 +522,7 @@ fn mistakes_of_the_whole_file_have_their_own_messages() {
 fn broken_yaml_names_the_line_and_helps_with_braces() {
     let text = file("", "").replace("type: rest", "type: rest, token: ${TOKEN}");
     let error = parse(&text).unwrap_err().to_string();
-    assert!(error.starts_with("job file is not well-formed YAML: "), "{error}");
+    assert!(error.starts_with("it is not well-formed YAML: "), "{error}");
     assert!(error.contains("line 4") && error.ends_with("inside { } or [ ], ${NAME} must be in quotes"), "{error}");
 }
 

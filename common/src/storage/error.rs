@@ -19,6 +19,14 @@ pub enum StorageError {
         /// Why.
         source: object_store::path::Error,
     },
+    /// There is nothing at the location.
+    #[error("{act} {location}: it is not there")]
+    Missing {
+        /// What was being done.
+        act: &'static str,
+        /// The location.
+        location: String,
+    },
     /// The store said no, or did not answer.
     #[error("{act} {location}")]
     Access {
@@ -32,8 +40,14 @@ pub enum StorageError {
 }
 
 impl StorageError {
-    pub(super) fn access(act: &'static str, location: &str, source: object_store::Error) -> Self {
-        Self::Access { act, location: location.to_owned(), source }
+    /// The store's answer to `act`. That something is not there is said in our words: a store says it in several, with
+    /// the path in each.
+    pub fn access(act: &'static str, location: &str, source: object_store::Error) -> Self {
+        let location = location.to_owned();
+        match source {
+            object_store::Error::NotFound { .. } => Self::Missing { act, location },
+            source => Self::Access { act, location, source },
+        }
     }
 }
 
@@ -41,6 +55,7 @@ impl Classified for StorageError {
     fn class(&self) -> Class {
         match self {
             Self::Scheme { .. } | Self::Location { .. } => Class::Refused,
+            Self::Missing { .. } => Class::NotFound,
             Self::Access { source, .. } => access_class(source),
         }
     }

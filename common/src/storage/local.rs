@@ -1,28 +1,72 @@
 //! What the local file system holds beside finished objects: `object_store` writes an upload to `name#number` and gives it
 //! its name at the end. A process that is killed in between leaves that file, which `object_store` neither lists nor deletes.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use object_store::path::Path as StorePath;
 
 use super::location::local_path;
 use super::{Listed, StorageError};
 
-/// Whether a path is one that `object_store` keeps for an upload under way.
-pub(super) fn is_partial_upload(path: &StorePath) -> bool {
-    path.as_ref()
-        .rsplit_once('#')
-        .is_some_and(|(_, number)| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+/// Folders that were there before this storage wrote anything: they are not removed when they come to be empty. A
+/// warehouse or a namespace may be an empty folder, made by somebody for us to fill.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Folders(Arc<Mutex<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    found: HashSet<PathBuf>,
+    made: HashSet<PathBuf>,
 }
 
-/// Removes a file by its path; one that is not there is no error.
-pub(super) async fn remove(path: &StorePath) -> Result<(), StorageError> {
-    let file = PathBuf::from(format!("/{path}"));
-    match tokio::fs::remove_file(&file).await {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("delete", &file, error)),
-        _ => Ok(()),
+impl Folders {
+    /// A file is about to be written, and the folders that it lacks made.
+    pub(super) fn note(&self, path: &StorePath) {
+        let file = on_disk(path);
+        let mut above = file.ancestors().skip(1).peekable();
+        if above.peek().is_none_or(|folder| folder.exists()) {
+            return;
+        }
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for folder in above {
+            if folder.exists() {
+                if !known.made.contains(folder) {
+                    known.found.insert(folder.to_path_buf());
+                }
+                return;
+            }
+            known.made.insert(folder.to_path_buf());
+        }
     }
+
+    fn may_go(&self, folder: &Path) -> bool {
+        !self.0.lock().unwrap_or_else(PoisonError::into_inner).found.contains(folder)
+    }
+}
+
+fn on_disk(path: &StorePath) -> PathBuf {
+    PathBuf::from(format!("/{path}"))
+}
+
+/// Removes a file, and the folders above it that are empty then and may go. One that is not there is no error.
+pub(super) async fn remove(path: &StorePath, folders: &Folders) -> Result<(), StorageError> {
+    let file = on_disk(path);
+    match tokio::fs::remove_file(&file).await {
+        Err(error) if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Err(failed("delete", &file, error));
+        }
+        _ => {}
+    }
+    for folder in file.ancestors().skip(1) {
+        // One that is not empty says so.
+        if !folders.may_go(folder) || tokio::fs::remove_dir(folder).await.is_err() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// All files below a folder, given as a location; uploads under way too.

@@ -63,12 +63,15 @@ pub struct Listed {
 pub struct Storage {
     properties: StorageProperties,
     local: Arc<dyn ObjectStore>,
+    folders: local::Folders,
 }
 
 impl Storage {
     /// Storage with these settings. Nothing is contacted.
     pub fn new(properties: StorageProperties) -> Self {
-        Self { properties, local: Arc::new(LocalFileSystem::new().with_fsync(true).with_automatic_cleanup(true)) }
+        // Its own clean-up of empty folders would take those of other people too.
+        let local = LocalFileSystem::new().with_fsync(true);
+        Self { properties, local: Arc::new(local), folders: local::Folders::default() }
     }
 
     /// The settings it was made with.
@@ -128,6 +131,7 @@ impl Storage {
     /// [`StorageError`].
     pub async fn write(&self, location: &str, bytes: Bytes) -> Result<(), StorageError> {
         let (store, path) = self.resolve(location)?;
+        self.folders.note(&path);
         let put = store.put(&path, PutPayload::from_bytes(bytes)).await;
         put.map(drop).map_err(|source| StorageError::access("write", location, source))
     }
@@ -138,6 +142,7 @@ impl Storage {
     /// [`StorageError`]; also when the store cannot promise this.
     pub async fn create(&self, location: &str, bytes: Bytes) -> Result<Created, StorageError> {
         let (store, path) = self.resolve(location)?;
+        self.folders.note(&path);
         let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
         match store.put_opts(&path, PutPayload::from_bytes(bytes), options).await {
             Ok(_) => Ok(Created::New),
@@ -155,19 +160,23 @@ impl Storage {
     /// When no storage knows the location.
     pub fn upload(&self, location: &str) -> Result<object_store::buffered::BufWriter, StorageError> {
         let (store, path) = self.resolve(location)?;
+        self.folders.note(&path);
         Ok(object_store::buffered::BufWriter::with_capacity(store, path, UPLOAD_PART_BYTES)
             .with_max_concurrency(UPLOAD_PARTS_AT_ONCE))
     }
 
-    /// Removes an object; one that is not there is no error.
+    /// Removes an object; one that is not there is no error. On a local disk folders that it leaves empty go too, up to
+    /// those that were there before this storage wrote.
     ///
     /// # Errors
     /// [`StorageError`].
     pub async fn delete(&self, location: &str) -> Result<(), StorageError> {
+        if is_local(location) {
+            return local::remove(&location::local_path(location)?, &self.folders).await;
+        }
         let (store, path) = self.resolve(location)?;
         match store.delete(&path).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(_) if local::is_partial_upload(&path) => local::remove(&path).await,
             Err(source) => Err(StorageError::access("delete", location, source)),
         }
     }
@@ -241,6 +250,21 @@ mod tests {
         assert_ne!(listed[0].location, location, "it cannot be seen under its own name");
         storage.delete(&listed[0].location).await.unwrap();
         assert!(storage.list(&folder.path().display().to_string()).await.unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn folders_that_were_there_before_stay_when_the_last_object_goes() {
+        let (storage, folder) = storage();
+        let warehouse = folder.path().join("empty");
+        std::fs::create_dir(&warehouse).unwrap();
+        let location = |name: &str| format!("{}/ns/t/{name}", warehouse.display());
+        let _ = storage.create(&location("a/1"), Bytes::from_static(b"x")).await.unwrap();
+        storage.write(&location("b/2"), Bytes::from_static(b"x")).await.unwrap();
+        storage.delete(&location("a/1")).await.unwrap();
+        assert!(warehouse.join("ns/t/b/2").exists() && !warehouse.join("ns/t/a").exists());
+        storage.delete(&location("b/2")).await.unwrap();
+        assert!(warehouse.exists(), "it is not ours");
+        assert!(!warehouse.join("ns").exists(), "it is ours");
     }
 
     #[tokio::test]

@@ -40,7 +40,7 @@ pub enum JobError {
     /// Rows left the source, and there is nothing to delete them by.
     #[error(
         "rows of {table} were deleted or updated, and the target has no key to delete them by; name the columns that \
-         identify a row in target.equality_columns"
+         identify a row in target.equality_columns, and a new target if this one holds rows already"
     )]
     KeyNeeded {
         /// The source table.
@@ -48,7 +48,8 @@ pub enum JobError {
     },
     /// Rows left the source of a plain append target.
     #[error(
-        "rows of {table} were deleted or updated ({file}), which a plain append cannot carry; use mode: merge-on-read"
+        "rows of {table} were deleted or updated ({file}), which a plain append cannot carry; use mode: merge-on-read, \
+         and a new target if this one holds rows already"
     )]
     AppendOnly {
         /// The source table.

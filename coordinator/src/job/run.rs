@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use iceberg::spec::TableMetadata;
 use iceferry_common::config::JobFile;
-use iceferry_common::fault::chain;
+use iceferry_common::fault::{Class, Classified, chain};
 use iceferry_common::model::{
     EpochContext, EpochId, Fence, RowCounts, RunId, ScanTask, Side, SnapshotId, SourceContext, StagedFile,
     TargetContext, TargetMode, staging_folder,
@@ -58,6 +58,9 @@ pub async fn run(
 ) -> Result<RunReport, JobError> {
     let run = RunId::new();
     let prepared = prepare(job).await?;
+    for note in &prepared.notes {
+        tracing::info!(job = %prepared.job.name, note, "noted before the start");
+    }
     let mut report = RunReport {
         job: prepared.job.name.clone(),
         run: run.clone(),
@@ -109,13 +112,17 @@ async fn target_table(prepared: &Prepared) -> Result<LoadedTable, JobError> {
     match &prepared.target {
         Target::Existing(table) => Ok(table.clone()),
         Target::New(creation) => {
-            let ident = prepared.job.target.table.ident();
-            prepared.target_catalog.ensure_namespace(ident.namespace()).await.map_err(JobError::catalog("target"))?;
-            prepared
-                .target_catalog
-                .stage_table(&ident, creation.as_ref().clone())
-                .await
-                .map_err(JobError::catalog("target"))
+            let (ident, catalog) = (prepared.job.target.table.ident(), prepared.target_catalog.as_ref());
+            let staged = match catalog.stage_table(&ident, creation.as_ref().clone()).await {
+                // Some servers stage tables only in a namespace that is there. Elsewhere it is made with the first
+                // commit, so that a run that fails before leaves nothing.
+                Err(error) if error.class() == Class::NotFound => {
+                    catalog.ensure_namespace(ident.namespace()).await.map_err(JobError::catalog("target"))?;
+                    catalog.stage_table(&ident, creation.as_ref().clone()).await
+                }
+                staged => staged,
+            };
+            staged.map_err(JobError::catalog("target"))
         }
     }
 }
@@ -349,6 +356,10 @@ impl Carrier<'_> {
             staged,
         };
         let catalog = prepared.target_catalog.as_ref();
+        if self.table.is_staged() {
+            let made = catalog.ensure_namespace(self.table.ident.namespace()).await;
+            made.map_err(JobError::catalog("target"))?;
+        }
         let committed = commit::commit_epoch(catalog, self.table.clone(), &request, &self.options.commit).await?;
         self.table = committed.table;
         if committed.ours {

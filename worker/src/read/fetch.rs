@@ -80,7 +80,7 @@ impl Fetcher {
         }
         let (store, path) = self.storage.resolve(&file.location)?;
         let options = GetOptions { range: Some(GetRange::Bounded(range.clone())), ..GetOptions::default() };
-        let access = |source| StorageError::Access { act: "read", location: file.location.to_string(), source };
+        let access = |source| StorageError::access("read", &file.location, source);
         let answer = match store.get_opts(&path, options).await {
             Ok(answer) => answer,
             Err(error) => return Err(self.explain(file, access(error)).await),

@@ -64,7 +64,7 @@ async fn drive(
     mut receiver: mpsc::Receiver<Message>,
     location: String,
 ) -> Result<(), StorageError> {
-    let failed = |act, source| StorageError::Access { act, location: location.clone(), source };
+    let failed = |act, source| StorageError::access(act, &location, source);
     loop {
         match receiver.recv().await {
             Some(Message::Chunk(bytes)) => {

@@ -82,8 +82,23 @@ impl Database {
         }
     }
 
+    /// Whether a SQLite file that is missing could be made: its folder is not made with it.
+    pub(super) async fn can_be_made(&self, act: &str) -> Result<(), CatalogError> {
+        let Self::Sqlite { path, .. } = self else {
+            return Ok(());
+        };
+        match path.parent() {
+            Some(folder) if !tokio::fs::try_exists(folder).await.unwrap_or(true) => Err(CatalogError::NotFound {
+                act: act.to_owned(),
+                missing: format!("the folder {} of the database {}", folder.display(), path.display()),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// Makes the SQLite file, unless it is there.
     pub(super) async fn make(&self, act: &str) -> Result<(), CatalogError> {
+        self.can_be_made(act).await?;
         let Self::Sqlite { path, .. } = self else {
             return Ok(());
         };
@@ -204,7 +219,7 @@ fn failed(act: &str, error: &sqlx::Error) -> CatalogError {
         // SQLite: not a database, corrupt.
         "26" | "11" => CatalogError::Corrupt { act, problem: words },
         // SQLite: cannot open the file, of a folder that is missing or closed to us.
-        "14" => CatalogError::NotFound { act, missing: format!("the SQLite file ({words})") },
+        "14" => CatalogError::NotFound { act, missing: "the SQLite file, its folder or the right to open it".into() },
         // SQLite: read-only, in its several forms; permission.
         "8" | "264" | "520" | "776" | "1032" | "1288" | "1544" | "3" | "23" => {
             CatalogError::Denied { act, answer: words }
@@ -212,7 +227,7 @@ fn failed(act: &str, error: &sqlx::Error) -> CatalogError {
         // PostgreSQL: wrong password or user, missing privilege.
         "28P01" | "28000" | "42501" => CatalogError::Denied { act, answer: words },
         // PostgreSQL: no such database or schema.
-        "3D000" | "3F000" => CatalogError::NotFound { act, missing: words },
+        "3D000" | "3F000" => CatalogError::NotFound { act, missing: format!("the database or schema ({words})") },
         // PostgreSQL: a value that does not fit; a statement that does not fit the tables that are there.
         code if code.len() == 5 && (code.starts_with("22") || code.starts_with("42")) => {
             CatalogError::Refused { act, problem: words }

@@ -183,7 +183,7 @@ impl Catalog for SqlCatalog {
     }
 
     async fn load_table(&self, table: &TableIdent) -> Result<LoadedTable, CatalogError> {
-        let act = format!("load table {table}");
+        let act = format!("load table {table} from the {}", self.description());
         let layout = self.existing_layout(&act).await?;
         let place = self.place(&act, layout, table).await?;
         match self.location(&act, &place).await? {
@@ -197,7 +197,7 @@ impl Catalog for SqlCatalog {
 
     /// A namespace is there when it has properties or tables. Its parents need nothing of their own.
     async fn ensure_namespace(&self, namespace: &NamespaceIdent) -> Result<(), CatalogError> {
-        let act = format!("make namespace {namespace}");
+        let act = format!("make namespace {namespace} in the {}", self.description());
         self.made_layout(&act).await?;
         let catalog = self.catalog_name(&act).await?;
         let joined = namespace.join(".");
@@ -218,7 +218,10 @@ impl Catalog for SqlCatalog {
         let location = match self.layout(&act).await? {
             Some(layout) => self.new_location(&act, &self.place(&act, layout, table).await?, table).await?,
             // There is no namespace yet that could have a place of its own.
-            None => self.warehouse_location(table)?,
+            None => {
+                self.database.can_be_made(&act).await?;
+                self.warehouse_location(table)?
+            }
         };
         Ok(LoadedTable {
             ident: table.clone(),
