@@ -78,16 +78,6 @@ enum Turn {
     GraceOver,
 }
 
-/// What happened to the stream, without the codes and structs that a status prints.
-fn words(status: &Status) -> String {
-    let message = status.message();
-    match std::error::Error::source(status) {
-        Some(cause) if message.is_empty() => chain(cause),
-        Some(cause) => format!("{message}: {}", chain(cause)),
-        None => message.to_owned(),
-    }
-}
-
 impl Session<'_> {
     /// Runs the stream to its end. `welcomed` tells whether the coordinator took the worker.
     pub(super) async fn run(mut self, channel: Channel, welcomed: &mut bool) -> Close {
