@@ -23,6 +23,7 @@ use iceferry_common::storage::Storage;
 
 pub use error::CatalogError;
 
+pub(crate) use self::metadata::parse as parse_metadata;
 use self::properties::{Properties, property};
 
 /// A table as its catalog had it at one moment.

@@ -173,7 +173,8 @@ pub fn other_jobs(metadata: &TableMetadata, job: &JobName) -> Vec<String> {
 /// Main's history is walked from its head. The property is taken where the walk meets its target snapshot; a snapshot of
 /// the job that is met before is newer than the property, so the target was rolled back or the property restored, and
 /// that snapshot's summary is taken. Where the history ends at an expired snapshot, the property is taken when its
-/// snapshot is expired too and, by its sequence number, older than all that is left.
+/// snapshot is expired too and, by its sequence number, older than all that is left; a run begins with
+/// [`super::confirm_checkpoint`], which makes sure of that.
 ///
 /// # Errors
 /// [`CommitError::MarkDamaged`] when the property, or the summary that counts, cannot be read;
@@ -203,14 +204,35 @@ pub fn find_checkpoint(metadata: &TableMetadata, job: &JobName) -> Result<Option
         return Ok(Some(property));
     };
     match walk.expired() {
-        Some(expired) if expired == target.0 || may_be_behind(metadata, &property, oldest) => Ok(Some(property)),
+        Some(expired) if expired == target.0 => Ok(Some(property)),
         // The whole history is there and the snapshot is not in it: main is where it was before the job's first epoch.
         None if metadata.snapshot_by_id(target.0).is_some() || oldest.is_none_or(is_first) => Ok(None),
+        parent if may_be_behind(metadata, &property, oldest, parent.is_some()) => Ok(Some(property)),
         _ => {
             let location = metadata.location().to_owned();
             Err(CommitError::CheckpointLost { job: job.clone(), snapshot: target, location })
         }
     }
+}
+
+/// The oldest snapshot that is left of main's history, and the checkpoint's own, where the metadata does not show that the
+/// one is behind the other.
+pub(super) fn in_doubt(
+    metadata: &TableMetadata,
+    job: &JobName,
+) -> Result<Option<(SnapshotId, SnapshotId)>, CommitError> {
+    let Some(target) = find_checkpoint(metadata, job)?.and_then(|found| found.target_snapshot_id) else {
+        return Ok(None);
+    };
+    let mut walk = Ancestors::of_main(metadata);
+    let mut oldest = None;
+    for snapshot in walk.by_ref() {
+        if snapshot.snapshot_id() == target.0 {
+            return Ok(None);
+        }
+        oldest = Some(SnapshotId(snapshot.snapshot_id()));
+    }
+    Ok(oldest.filter(|_| walk.expired() != Some(target.0)).map(|oldest| (oldest, target)))
 }
 
 /// Whether a snapshot without a parent never had one. pyiceberg, when it expires a snapshot, takes it from its children as
@@ -220,11 +242,17 @@ fn is_first(oldest: &SnapshotRef) -> bool {
 }
 
 /// Whether the checkpoint's snapshot may be behind the oldest snapshot that is left of main's history. That one's parent
-/// is expired too and has a number of its own, so at least one number must lie between the two.
-fn may_be_behind(metadata: &TableMetadata, checkpoint: &Checkpoint, oldest: Option<&SnapshotRef>) -> bool {
+/// is expired too and has a number of its own, so at least one number must lie between the two; where it has no parent any
+/// more, nobody knows which that was.
+fn may_be_behind(
+    metadata: &TableMetadata,
+    checkpoint: &Checkpoint,
+    oldest: Option<&SnapshotRef>,
+    has_parent: bool,
+) -> bool {
     let Some((oldest, sequence)) = oldest.zip(checkpoint.target_sequence_number) else { return false };
     let is_expired = checkpoint.target_snapshot_id.is_some_and(|id| metadata.snapshot_by_id(id.0).is_none());
-    is_expired && sequence.saturating_add(1) < oldest.sequence_number()
+    is_expired && sequence.saturating_add(i64::from(has_parent)) < oldest.sequence_number()
 }
 
 /// The property as it stands, trusted or not.
@@ -410,8 +438,10 @@ mod tests {
             ("property gone, summary there", vec![Ours(1, 11), Foreign(2), NoProperty], Some(11)),
         ];
         for (name, events, source) in cases {
-            let found = find_checkpoint(&target(events), &job()).unwrap();
+            let metadata = target(events);
+            let found = find_checkpoint(&metadata, &job()).unwrap();
             assert_eq!(found.map(|found| found.source_snapshot_id.0), source, "{name}");
+            assert_eq!(in_doubt(&metadata, &job()).unwrap().is_some(), name == "expired far behind", "{name}");
         }
     }
 
@@ -422,7 +452,8 @@ mod tests {
         let mut orphaned = serde_json::to_value(target(vec![Ours(1, 11), Foreign(2), Expire(vec![1])])).unwrap();
         orphaned["snapshots"][0].as_object_mut().unwrap().remove("parent-snapshot-id");
         let orphaned: TableMetadata = serde_json::from_value(orphaned).unwrap();
-        assert!(matches!(find_checkpoint(&orphaned, &job()), Err(CommitError::CheckpointLost { .. })));
+        assert_eq!(find_checkpoint(&orphaned, &job()).unwrap().unwrap().source_snapshot_id, SnapshotId(11));
+        assert_eq!(in_doubt(&orphaned, &job()).unwrap(), Some((SnapshotId(2), SnapshotId(1))));
         for events in [
             vec![Foreign(1), Foreign(2), Ours(3, 13), RollBack(2), Expire(vec![1])],
             // Snapshot 2 of ours was rolled back; 3 was made on 1 right after it; then 1 and 2 expired.

@@ -13,6 +13,7 @@
 mod attempt;
 pub mod checkpoint;
 mod clean_up;
+mod confirm;
 mod drive;
 mod epoch;
 mod error;
@@ -31,6 +32,7 @@ mod tests;
 
 pub use checkpoint::{Checkpoint, find_checkpoint, other_jobs};
 pub use clean_up::{Removed, clean_up, clean_up_own};
+pub use confirm::confirm_checkpoint;
 pub use drive::CommitPolicy;
 pub use epoch::{Committed, EpochCommit, commit_epoch};
 pub use error::CommitError;

@@ -507,6 +507,33 @@ async fn a_run_removes_files_of_its_own_lost_attempts() {
 }
 
 #[tokio::test]
+async fn an_expired_checkpoint_is_trusted_only_where_older_metadata_shows_it_behind() {
+    for is_rolled_back in [false, true] {
+        let catalog = TestCatalog::new(FormatVersion::V2);
+        commit(&catalog, &run("r1"), 0, None, 1).await.unwrap();
+        let first = catalog.now().metadata.current_snapshot_id().unwrap();
+        commit(&catalog, &run("r1"), 1, Some(1), 2).await.unwrap();
+        if is_rolled_back {
+            catalog.roll_back_to(first);
+        }
+        catalog.foreign_append().await;
+        catalog.foreign_append().await;
+        let now = catalog.now().metadata;
+        let head = now.current_snapshot_id();
+        let snapshot_ids = now.snapshots().map(|snapshot| snapshot.snapshot_id()).filter(|id| Some(*id) != head);
+        catalog.change(vec![TableUpdate::RemoveSnapshots { snapshot_ids: snapshot_ids.collect() }]);
+        // By its numbers alone the history may be either.
+        let found = find_checkpoint(&catalog.now().metadata, &job()).unwrap().unwrap();
+        assert_eq!(found.source_snapshot_id, SnapshotId(2));
+        let confirmed = confirm_checkpoint(&catalog.now(), &job()).await;
+        assert_eq!(confirmed.is_err(), is_rolled_back, "{confirmed:?}");
+        if let Err(error) = confirmed {
+            assert!(matches!(error, CommitError::CheckpointLost { .. }), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_marker_that_was_cut_off_is_no_run_and_goes() {
     let catalog = TestCatalog::new(FormatVersion::V2);
     let (table, r1) = (catalog.now(), run("r1"));

@@ -85,7 +85,10 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
     };
 
     let checkpoint = match &existing {
-        Some(target) => held(&job, &source, target)?,
+        Some(target) => {
+            commit::confirm_checkpoint(target, &job.name).await?;
+            held(&job, &source, target)?
+        }
         None => None,
     };
     let mirror = job.target.mode == TargetMode::MergeOnRead;

@@ -9,4 +9,5 @@ mod parse;
 pub(super) use change::{Changed, NotChanged, change};
 pub(super) use create::{check_properties, check_schema, create, same_columns};
 pub(super) use file::{Encoded, delete_expired, encode, next_location};
-pub(super) use parse::{from_json, parse};
+pub(super) use parse::from_json;
+pub(crate) use parse::parse;
