@@ -1,5 +1,6 @@
 //! The real attempt: rows from storage over the tag step into staged files, on a blocking thread.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -60,15 +61,20 @@ impl PipelineRunner {
         let key = key_columns(&context)?;
         let source = Storage::new(context.source.storage.clone());
         let reader = TaskReader::open(&context, task, source, runtime.clone(), self.read_options(cancel));
-        let reader = Counted { reader: reader.map_err(|error| failed(&error))?, progress };
+        let plain_columns = RefCell::new(Vec::new());
+        let reader =
+            Counted { reader: reader.map_err(|error| failed(&error))?, progress, plain_columns: &plain_columns };
         let mut tagged = tag::tag(&context.source.table, reader, task.carry_over, key, self.slot_memory_bytes / 4);
 
         let target = Storage::new(context.target.storage.clone());
         let options = self.stage_options(&context, task);
         let stager = Stager::new(Arc::clone(&context), task.id, attempt, target, runtime, options);
         let mut stager = stager.map_err(|error| AttemptError::new(&error, Vec::new()))?;
-        // Looked at for each batch, so that an attempt whose lease is lost does not go on staging.
-        while let Some(batch) = tagged.next() {
+        // The first batch opens the first file, which tells how its writer fared with dictionaries.
+        let mut first = tagged.next();
+        stager.without_dictionary(&plain_columns.borrow());
+        // Cancelling is looked at for each batch, so that an attempt whose lease is lost does not go on staging.
+        while let Some(batch) = first.take().or_else(|| tagged.next()) {
             if cancel.is_cancelled() {
                 return Err(AttemptError::cancelled(stager.abort()));
             }
@@ -135,13 +141,19 @@ impl Runner for PipelineRunner {
 struct Counted<'a> {
     reader: TaskReader,
     progress: &'a Counters,
+    /// What the reader's first file says of its columns.
+    plain_columns: &'a RefCell<Vec<usize>>,
 }
 
 impl Iterator for Counted<'_> {
     type Item = Result<ChangeBatch, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        let is_first = self.reader.rows_read() == 0;
         let batch = self.reader.next();
+        if is_first {
+            self.plain_columns.replace(self.reader.columns_without_dictionary());
+        }
         self.progress.set_read(self.reader.rows_read(), self.reader.bytes_fetched());
         batch
     }

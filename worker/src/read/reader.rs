@@ -10,13 +10,14 @@ use iceberg::arrow::schema_to_arrow_schema;
 use iceberg::spec::NestedFieldRef;
 use iceferry_common::model::{CarryOver, EpochContext, FileDifference, FileFormat, ScanTask, Side};
 use iceferry_common::storage::Storage;
+use parquet::basic::Encoding;
 use roaring::RoaringTreemap;
 use tokio::runtime::Handle;
 
 use super::deletes::{Deletes, KeyIds, SideDeletes};
 use super::difference::{Candidates, DEAD_AFTER, DEAD_BEFORE, Marks, Step, candidates, compare, marks, steps};
 use super::fetch::{Fetch, Fetcher, FileHandle};
-use super::file_schema::{FallbackIds, FileSchema};
+use super::file_schema::{FallbackIds, FileSchema, Shape};
 use super::footer::{OpenFile, start_tail};
 use super::project::{Adapter, IfMissing, Projection};
 use super::rows::{FileRows, Request};
@@ -120,6 +121,24 @@ impl TaskReader {
     /// Bytes that storage gave so far, footers and delete files included.
     pub fn bytes_fetched(&self) -> u64 {
         self.fetcher.bytes_fetched()
+    }
+
+    /// Places in the read schema of top-level columns for which the file that is open began a dictionary and gave it up:
+    /// their values repeat too little. A hint for who writes the rows again; empty before the first batch.
+    pub fn columns_without_dictionary(&self) -> Vec<usize> {
+        let Some((file, schema)) = &self.opened else { return Vec::new() };
+        let Some(row_group) = file.metadata.row_groups().first() else { return Vec::new() };
+        let gave_up = |field: &NestedFieldRef| {
+            let of_file = schema.fields.iter().find(|of_file| of_file.id == Some(field.id));
+            let leaf = of_file.filter(|of_file| matches!(of_file.shape, Shape::Leaf { .. }));
+            leaf.and_then(|leaf| row_group.columns().get(leaf.leaves.start)).is_some_and(|chunk| {
+                // The mask is of data pages; a writer that never tries a dictionary says nothing about the values.
+                chunk.dictionary_page_offset().is_some()
+                    && chunk.page_encoding_stats_mask().is_some_and(|mask| mask.is_set(Encoding::PLAIN))
+            })
+        };
+        let fields = self.all.fields.iter().enumerate();
+        fields.filter(|(_, field)| gave_up(field)).map(|(place, _)| place).collect()
     }
 
     fn next_batch(&mut self) -> Result<Option<ChangeBatch>, ReadError> {

@@ -287,3 +287,25 @@ fn bytes_are_counted_and_a_small_file_is_fetched_once() {
     assert_eq!(reader.by_ref().count(), 1);
     assert_eq!(reader.bytes_fetched(), size);
 }
+
+#[test]
+fn a_column_whose_writer_gave_its_dictionary_up_is_told() {
+    let lab = Lab::new();
+    let rows: Vec<(i32, String)> = (0..500).map(|row| (row % 3, format!("value {row}"))).collect();
+    let rows: Vec<(i32, &str)> = rows.iter().map(|(id, value)| (*id, value.as_str())).collect();
+    let with = |properties: parquet::file::properties::WriterPropertiesBuilder| {
+        let bytes = parquet(&id_v(&rows), properties.build());
+        let task = task(vec![added(lab.data_file("f.parquet", &Bytes::from(bytes), 500))], Vec::new());
+        let storage = Storage::new(StorageProperties::default());
+        let handle = lab.runtime.handle().clone();
+        let options = ReadOptions::default();
+        let mut reader = TaskReader::open(&context(id_v_schema()), &task, storage, handle, options).unwrap();
+        assert_eq!(reader.columns_without_dictionary(), [0; 0], "nothing is known before the first batch");
+        reader.next().unwrap().unwrap();
+        reader.columns_without_dictionary()
+    };
+    let builder = || WriterProperties::builder().set_write_batch_size(50);
+    assert_eq!(with(builder().set_dictionary_page_size_limit(512)), [1], "its values do not fit");
+    assert_eq!(with(builder()), [0; 0]);
+    assert_eq!(with(builder().set_dictionary_enabled(false)), [0; 0], "a writer that never tries says nothing");
+}

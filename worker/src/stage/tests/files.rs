@@ -138,6 +138,18 @@ fn the_codec_of_the_table_is_used() {
 }
 
 #[test]
+fn a_column_without_dictionary_has_none_and_the_others_have() {
+    let bench = Bench::simple();
+    let mut stager = bench.stager();
+    stager.without_dictionary(&[1, 99]);
+    stager.write(&bench.rows(Change::Insert, &[(1, Some("a")), (2, Some("a"))])).unwrap();
+    let (footer, rows) = read_back(&stager.finish().unwrap()[0]);
+    let dictionary = |column: usize| footer.row_group(0).column(column).dictionary_page_offset().is_some();
+    assert_eq!([dictionary(0), dictionary(1)], [true, false]);
+    assert_eq!(rows, [["1", "a"], ["2", "a"]]);
+}
+
+#[test]
 fn a_codec_or_level_that_is_none_is_refused() {
     for (codec, level) in [("lzo", None), ("zstd", Some(99)), ("gzip", Some(-1)), ("", None)] {
         let mut bench = Bench::simple();
