@@ -11,6 +11,7 @@ use iceberg::spec::NestedFieldRef;
 use iceferry_common::model::{CarryOver, EpochContext, FileDifference, FileFormat, ScanTask, Side};
 use iceferry_common::storage::Storage;
 use parquet::basic::Encoding;
+use parquet::file::metadata::ColumnChunkMetaData;
 use roaring::RoaringTreemap;
 use tokio::runtime::Handle;
 
@@ -24,6 +25,12 @@ use super::rows::{FileRows, Request};
 use super::select::{Rows, row_groups};
 use super::{ReadError, ReadOptions};
 use crate::{Change, ChangeBatch, Columns};
+
+/// A dictionary that takes more than one part in so many of its column has nearly as many values as the column: looking
+/// each up costs more than the codec saves by it.
+const DICTIONARY_SHARE: i64 = 10;
+/// Below this a dictionary says nothing: in a small file it is always a large part.
+const DICTIONARY_BYTES_MIN: i64 = 64 * 1024;
 
 /// Reads a scan task. It blocks, so it belongs on a thread that may; the bytes come by requests on the runtime.
 ///
@@ -123,22 +130,18 @@ impl TaskReader {
         self.fetcher.bytes_fetched()
     }
 
-    /// Places in the read schema of top-level columns for which the file that is open began a dictionary and gave it up:
-    /// their values repeat too little. A hint for who writes the rows again; empty before the first batch.
+    /// Places in the read schema of top-level columns for which a dictionary did not pay in the file that is open: it was
+    /// begun and given up, or took much of the column. A hint for who writes the rows again; empty before the first batch.
     pub fn columns_without_dictionary(&self) -> Vec<usize> {
         let Some((file, schema)) = &self.opened else { return Vec::new() };
         let Some(row_group) = file.metadata.row_groups().first() else { return Vec::new() };
-        let gave_up = |field: &NestedFieldRef| {
+        let did_not_pay = |field: &NestedFieldRef| {
             let of_file = schema.fields.iter().find(|of_file| of_file.id == Some(field.id));
             let leaf = of_file.filter(|of_file| matches!(of_file.shape, Shape::Leaf { .. }));
-            leaf.and_then(|leaf| row_group.columns().get(leaf.leaves.start)).is_some_and(|chunk| {
-                // The mask is of data pages; a writer that never tries a dictionary says nothing about the values.
-                chunk.dictionary_page_offset().is_some()
-                    && chunk.page_encoding_stats_mask().is_some_and(|mask| mask.is_set(Encoding::PLAIN))
-            })
+            leaf.and_then(|leaf| row_group.columns().get(leaf.leaves.start)).is_some_and(dictionary_did_not_pay)
         };
         let fields = self.all.fields.iter().enumerate();
-        fields.filter(|(_, field)| gave_up(field)).map(|(place, _)| place).collect()
+        fields.filter(|(_, field)| did_not_pay(field)).map(|(place, _)| place).collect()
     }
 
     fn next_batch(&mut self) -> Result<Option<ChangeBatch>, ReadError> {
@@ -402,4 +405,14 @@ fn key_columns(context: &EpochContext, task: &ScanTask, all: &Wanted) -> Result<
     let schema = all.schema.project(&places).map_err(|error| contradiction(error.to_string()))?;
     let fields = places.iter().map(|place| Arc::clone(&all.fields[*place])).collect();
     Ok(Some(Wanted { columns: Columns::Key, fields, schema: Arc::new(schema) }))
+}
+
+/// Whether a column chunk would have done better without a dictionary. A writer that never tried one says nothing.
+fn dictionary_did_not_pay(chunk: &ColumnChunkMetaData) -> bool {
+    let Some(dictionary) = chunk.dictionary_page_offset() else { return false };
+    // The mask is of data pages: one that is plain comes after the writer had given the dictionary up.
+    let given_up = chunk.page_encoding_stats_mask().is_some_and(|mask| mask.is_set(Encoding::PLAIN));
+    let dictionary_bytes = chunk.data_page_offset().saturating_sub(dictionary);
+    let is_large = dictionary_bytes >= DICTIONARY_BYTES_MIN;
+    given_up || (is_large && dictionary_bytes.saturating_mul(DICTIONARY_SHARE) > chunk.compressed_size())
 }
