@@ -87,7 +87,9 @@ impl OpenFile {
 
     /// Memory that the row group in progress takes.
     pub(super) fn memory_bytes(&self) -> u64 {
-        self.writer.memory_size() as u64
+        // The encoder's own figure leaves out the finished pages of columns with a dictionary, which wait for it to be
+        // complete; its estimate of the row group's size has them.
+        self.writer.memory_size().max(self.writer.in_progress_size()) as u64
     }
 
     /// Encoded bytes of the row group in progress, as far as can be told.
