@@ -113,8 +113,7 @@ impl Stager {
     }
 
     /// Leaves the dictionary out of these top-level columns, by their place in the write schema, in data files that are
-    /// begun from here on. For columns whose values repeat too little for one: to build it and then give it up is a third
-    /// of what encoding such a column costs.
+    /// begun from here on. For columns whose values repeat too little for one: it would be built and then given up.
     pub fn without_dictionary(&mut self, columns: &[usize]) {
         let fields = self.context.target.write_schema.as_struct().fields();
         let mut properties = self.data.form.properties.clone().into_builder();
