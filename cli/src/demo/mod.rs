@@ -3,6 +3,7 @@
 //! The source is a table of a hadoop catalog in the demo's folder, written by iceferry's own stage and commit steps as a
 //! writer with upserts would: data files, and equality deletes for what was updated or deleted.
 
+mod context;
 mod orders;
 mod show;
 mod source;

@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use iceferry_common::fault::Class;
-use iceferry_common::model::{
-    EpochContext, EpochId, JobName, RunId, SnapshotId, SourceContext, TargetContext, TargetMode,
-};
+use iceferry_common::model::{EpochContext, JobName, SnapshotId, TargetMode};
 use iceferry_coordinator::catalog::LoadedTable;
-use iceferry_coordinator::{commit, plan};
+use iceferry_coordinator::plan;
 use iceferry_worker::read::{ReadOptions, TaskReader};
 use tokio::sync::mpsc;
 
+use super::context::context;
 use crate::failure::Failure;
 
 /// A table as text, sorted by its first column.
@@ -45,7 +44,8 @@ pub(super) async fn rows(table: &LoadedTable) -> Result<Rows, Failure> {
         key: Vec::new(),
         options: plan::PlanOptions::of_table(&table.metadata),
     };
-    let context = context(table)?;
+    let job: JobName = "show".parse().map_err(|error| Failure::new(Class::Bug, format!("{error}")))?;
+    let context = context(table, job, Vec::new(), TargetMode::Append)?;
     let (tasks, mut planned) = mpsc::channel(16);
     let reading = async {
         let mut rows = Vec::new();
@@ -81,35 +81,6 @@ fn read(
         }
     }
     Ok(rows)
-}
-
-/// What the reader wants to know, for a table that is only looked at.
-fn context(table: &LoadedTable) -> Result<EpochContext, Failure> {
-    let schema = Arc::clone(table.metadata.current_schema());
-    let job: JobName = "show".parse().map_err(|error| Failure::new(Class::Bug, format!("{error}")))?;
-    Ok(EpochContext {
-        job,
-        run: RunId::new(),
-        epoch: EpochId(0),
-        source: SourceContext {
-            table: table.ident.to_string(),
-            read_schema: Arc::clone(&schema),
-            equality_schema: Arc::clone(&schema),
-            name_mapping: None,
-            storage: table.storage.properties().clone(),
-        },
-        target: TargetContext {
-            table: table.ident.to_string(),
-            write_schema: schema,
-            key: Vec::new(),
-            mode: TargetMode::Append,
-            data_location: commit::data_location(&table.metadata),
-            format_version: table.metadata.format_version() as u8,
-            parquet: commit::parquet_settings(&table.metadata)?,
-            target_file_bytes: commit::target_file_bytes(&table.metadata)?,
-            storage: table.storage.properties().clone(),
-        },
-    })
 }
 
 /// Two tables next to each other, with a mark before the rows that only one of them has.

@@ -9,16 +9,14 @@ use iceberg::TableIdent;
 use iceberg::arrow::schema_to_arrow_schema;
 use iceberg::spec::{FormatVersion, NestedField, PrimitiveType, Schema, Type};
 use iceferry_common::fault::Class;
-use iceferry_common::model::{
-    Attempt, EpochContext, EpochId, Fence, JobName, RunId, SnapshotId, SourceContext, StagedFile, TargetContext,
-    TargetMode, TaskId,
-};
+use iceferry_common::model::{Attempt, EpochContext, Fence, JobName, SnapshotId, StagedFile, TargetMode, TaskId};
 use iceferry_coordinator::catalog::{self, Catalog, LoadedTable, TableCreation};
 use iceferry_coordinator::commit::{self, CommitPolicy, EpochCommit};
 use iceferry_worker::stage::{StageOptions, Stager};
 use iceferry_worker::{Change, ChangeBatch, Columns};
 use uuid::Uuid;
 
+use super::context::context;
 use super::orders::{Commit, Order};
 use crate::failure::Failure;
 
@@ -63,7 +61,7 @@ impl Source {
         for change in commits {
             let held = commit::find_checkpoint(&self.table.metadata, &job)?;
             let number = held.as_ref().map_or(1, |held| held.source_snapshot_id.0 + 1);
-            let context = context(&self.table, job.clone())?;
+            let context = context(&self.table, job.clone(), vec![1], TargetMode::MergeOnRead)?;
             let request = EpochCommit {
                 job: job.clone(),
                 run: context.run.clone(),
@@ -97,33 +95,6 @@ fn schema() -> Result<Schema, Failure> {
         .with_identifier_field_ids([1])
         .build();
     built.map_err(|error| bug("make the source's schema")(&error))
-}
-
-fn context(table: &LoadedTable, job: JobName) -> Result<EpochContext, Failure> {
-    let schema = Arc::clone(table.metadata.current_schema());
-    Ok(EpochContext {
-        job,
-        run: RunId::new(),
-        epoch: EpochId(0),
-        source: SourceContext {
-            table: table.ident.to_string(),
-            read_schema: Arc::clone(&schema),
-            equality_schema: Arc::clone(&schema),
-            name_mapping: None,
-            storage: table.storage.properties().clone(),
-        },
-        target: TargetContext {
-            table: table.ident.to_string(),
-            write_schema: schema,
-            key: vec![1],
-            mode: TargetMode::MergeOnRead,
-            data_location: commit::data_location(&table.metadata),
-            format_version: table.metadata.format_version() as u8,
-            parquet: commit::parquet_settings(&table.metadata)?,
-            target_file_bytes: commit::target_file_bytes(&table.metadata)?,
-            storage: table.storage.properties().clone(),
-        },
-    })
 }
 
 async fn stage(context: EpochContext, change: Commit, table: &LoadedTable) -> Result<Vec<StagedFile>, Failure> {
