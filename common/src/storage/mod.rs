@@ -6,6 +6,7 @@
 mod error;
 mod iceberg_io;
 mod local;
+mod local_store;
 mod location;
 
 use std::collections::BTreeMap;
@@ -15,7 +16,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::TryStreamExt;
-use object_store::local::LocalFileSystem;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use serde::{Deserialize, Serialize};
 
@@ -69,9 +69,8 @@ pub struct Storage {
 impl Storage {
     /// Storage with these settings. Nothing is contacted.
     pub fn new(properties: StorageProperties) -> Self {
-        // Its own clean-up of empty folders would take those of other people too.
-        let local = LocalFileSystem::new().with_fsync(true);
-        Self { properties, local: Arc::new(local), folders: local::Folders::default() }
+        let folders = local::Folders::default();
+        Self { properties, local: Arc::new(local_store::LocalStore::new(folders.clone())), folders }
     }
 
     /// The settings it was made with.
@@ -131,7 +130,6 @@ impl Storage {
     /// [`StorageError`].
     pub async fn write(&self, location: &str, bytes: Bytes) -> Result<(), StorageError> {
         let (store, path) = self.resolve(location)?;
-        self.folders.note(&path);
         let put = store.put(&path, PutPayload::from_bytes(bytes)).await;
         put.map(drop).map_err(|source| StorageError::access("write", location, source))
     }
@@ -142,7 +140,6 @@ impl Storage {
     /// [`StorageError`]; also when the store cannot promise this.
     pub async fn create(&self, location: &str, bytes: Bytes) -> Result<Created, StorageError> {
         let (store, path) = self.resolve(location)?;
-        self.folders.note(&path);
         let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
         match store.put_opts(&path, PutPayload::from_bytes(bytes), options).await {
             Ok(_) => Ok(Created::New),
@@ -160,7 +157,6 @@ impl Storage {
     /// When no storage knows the location.
     pub fn upload(&self, location: &str) -> Result<object_store::buffered::BufWriter, StorageError> {
         let (store, path) = self.resolve(location)?;
-        self.folders.note(&path);
         Ok(object_store::buffered::BufWriter::with_capacity(store, path, UPLOAD_PART_BYTES)
             .with_max_concurrency(UPLOAD_PARTS_AT_ONCE))
     }
@@ -265,6 +261,34 @@ mod tests {
         storage.delete(&location("b/2")).await.unwrap();
         assert!(warehouse.exists(), "it is not ours");
         assert!(!warehouse.join("ns").exists(), "it is ours");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn folders_that_go_while_another_file_comes_do_not_fail_it() {
+        use tokio::io::AsyncWriteExt;
+        let (storage, folder) = storage();
+        let location = |name: usize| format!("{}/a/b/c/{name}", folder.path().display());
+        let writers = (0..6).map(|name| {
+            let (storage, location) = (storage.clone(), location(name));
+            tokio::spawn(async move {
+                for round in 0..200 {
+                    match (name + round) % 3 {
+                        0 => storage.write(&location, Bytes::from_static(b"x")).await.unwrap(),
+                        1 => drop(storage.create(&location, Bytes::from_static(b"x")).await.unwrap()),
+                        _ => {
+                            let mut upload = storage.upload(&location).unwrap();
+                            upload.write_all(b"x").await.unwrap();
+                            upload.shutdown().await.unwrap();
+                        }
+                    }
+                    storage.delete(&location).await.unwrap();
+                }
+            })
+        });
+        for writer in writers.collect::<Vec<_>>() {
+            writer.await.unwrap();
+        }
+        assert!(!folder.path().join("a").exists());
     }
 
     #[tokio::test]
