@@ -17,6 +17,11 @@ use iceferry_common::telemetry;
 use args::{Args, Output, Verb};
 use failure::Failure;
 
+/// Its settings are in `.cargo/config.toml`.
+#[cfg(not(target_env = "msvc"))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,

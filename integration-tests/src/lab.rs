@@ -1,6 +1,6 @@
 //! What of the lab is there, and what it means when a part is not.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// A part of the lab that a test may need.
@@ -25,11 +25,16 @@ pub struct Lab {
     home: PathBuf,
 }
 
+/// The folder of this package. Asked when a test runs: two clones may share one build folder, and with it the binary of a test.
+pub fn package_folder() -> PathBuf {
+    std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from)
+}
+
 impl Lab {
     /// The lab with all these components; `None`, said loudly, when one is not there. Then the test is left out. Where
     /// nothing may be left out (`CI=true`) that is a failure.
     pub fn with(components: &[Component]) -> Option<Self> {
-        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("lab");
+        let scripts = package_folder().join("lab");
         let lab = Self { home: home(), scripts };
         let missing: Vec<String> =
             components.iter().filter(|c| !lab.has(**c)).map(|c| format!("{c:?}").to_lowercase()).collect();

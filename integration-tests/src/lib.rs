@@ -17,7 +17,7 @@ mod source;
 pub use fixture::{Fixture, MainSnapshot};
 pub use iceferry::{Finished, Iceferry, Report, ReportEpoch, ReportRows, ReportTarget};
 pub use job::{Catalog, Job};
-pub use lab::{Component, Lab};
+pub use lab::{Component, Lab, package_folder};
 pub use process::{Child, Output, free_port, seed, wait_until};
 pub use reader::{Digest, Engine, ListedFile, Reader};
 pub use scratch::{Scratch, listing, table_metadata};

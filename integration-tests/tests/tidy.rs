@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use iceferry_integration_tests::listing;
+use iceferry_integration_tests::{Iceferry, listing, package_folder};
 use serde_json::Value;
 
 /// What each crate may build on: common <- proto <- {coordinator, worker} <- cli. The integration tests see the binary
@@ -19,7 +19,7 @@ const MAY_USE: [(&str, &[&str]); 6] = [
 ];
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
+    package_folder().parent().expect("the workspace").to_owned()
 }
 
 /// The members of the workspace and what they depend on by path, for building and for tests alike.
@@ -110,5 +110,16 @@ fn nothing_is_left_unfinished() {
                 assert!(!text.contains(word.as_str()), "{} has {word}...)", path.display());
             }
         }
+    }
+}
+
+#[test]
+fn the_allocator_has_the_settings_that_keep_memory_small() {
+    let mut command = Iceferry::find().command(&["--version"]);
+    let done = command.env("MALLOC_CONF", "confirm_conf:true").output().expect("iceferry runs");
+    let settings = String::from_utf8_lossy(&done.stderr).into_owned();
+    // Those of .cargo/config.toml, which a build elsewhere would leave out without a word.
+    for setting in ["narenas:1", "dirty_decay_ms:1000", "muzzy_decay_ms:0"] {
+        assert!(settings.contains(&format!("Set conf value: {setting}")), "{setting} is not in: {settings}");
     }
 }

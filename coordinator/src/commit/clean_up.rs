@@ -7,8 +7,8 @@ use iceferry_common::model::{JobName, RunId, staging_folder};
 use iceferry_common::storage::Storage;
 
 use super::attempt::read_manifest_list;
-use super::runs::RunMarker;
-use super::{CommitError, current_fence, end_run};
+use super::runs::{RunMarker, note_taken_over};
+use super::{CommitError, current_fence};
 use crate::catalog::{Catalog, CatalogError, LoadedTable};
 
 /// What was removed.
@@ -20,27 +20,32 @@ pub struct Removed {
     pub bytes: u64,
 }
 
-/// Removes what a dead run left: staged files, manifests and manifest lists that no snapshot of the table references, and
-/// at last its marker. Only files in that run's own folders are ever looked at. `table` is the table as [`super::take_over`]
-/// gave it to the run `by`.
+/// Removes what a dead run left: staged files, manifests and manifest lists that no snapshot of the table references. Only
+/// files in that run's own folders are ever looked at. `table` is the table as [`super::take_over`] gave it to the run
+/// `by`, or any later one. The run may be alive nevertheless, so its marker stays for a day, and runs until then look again.
 ///
 /// # Errors
-/// [`CommitError::NotTakenOver`] unless `by` holds the job's fence in `table`: until then the dead run might still commit
-/// what is to be removed. Others when a file cannot be read, listed or removed; what is left is found by the next run.
+/// [`CommitError::NotTakenOver`] unless `by` holds the job's fence in `table`, or the dead run was taken over before: until
+/// then it might still commit what is to be removed. Others when a file cannot be read, listed or removed; what is left is found by the next run.
 pub async fn clean_up(
     table: &LoadedTable,
     job: &JobName,
     dead: &RunMarker,
     by: &RunId,
 ) -> Result<Removed, CommitError> {
-    let holds = current_fence(&table.metadata, job)?.is_some_and(|holder| holder.run == *by);
-    if !holds || dead.run == *by {
+    let holder = current_fence(&table.metadata, job)?;
+    let is_fenced = dead.is_fenced(holder.as_ref()) || holder.is_some_and(|holder| holder.run == *by);
+    if !is_fenced || dead.run == *by {
         let (job, run, dead) = (job.clone(), by.clone(), dead.run.clone());
         return Err(CommitError::NotTakenOver { job, table: table.ident.to_string(), run, dead });
     }
     let written = Unreferenced::list(table, job, dead).await?;
-    let removed = sweep(table, job, dead, written).await?;
-    end_run(table, job, &dead.run).await?;
+    let found = written.len();
+    let removed = match dead.taken_over {
+        Some(then) if then.files_kept == found => Removed::default(),
+        _ => sweep(table, job, dead, written).await?,
+    };
+    note_taken_over(table, job, dead, found - removed.files).await?;
     Ok(removed)
 }
 
@@ -141,8 +146,12 @@ impl Unreferenced {
         Ok(Self { staged, metadata, of: format!("/iceferry/{job}/{}/", of.run) })
     }
 
+    fn len(&self) -> u64 {
+        (self.staged.files.len() + self.metadata.files.len()) as u64
+    }
+
     fn is_empty(&self) -> bool {
-        self.staged.files.is_empty() && self.metadata.files.is_empty()
+        self.len() == 0
     }
 
     /// Takes out what any snapshot of the table references. Each manifest is read once, one at a time, and none when

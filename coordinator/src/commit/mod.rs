@@ -8,7 +8,8 @@
 //!
 //! Around a run: [`start_run`] leaves a marker before anything is staged and [`end_run`] takes it away. A later run
 //! that finds a marker ([`unfinished_runs`]) takes over ([`take_over`]), so that nothing of the older run can land any
-//! more, and then removes what that run staged and nobody references ([`clean_up`]).
+//! more, and then removes what that run staged and nobody references ([`clean_up`]). It may be alive and stage more until
+//! it notices: its marker stays for a day, and the runs until then look again.
 
 mod attempt;
 pub mod checkpoint;
@@ -37,6 +38,6 @@ pub use drive::CommitPolicy;
 pub use epoch::{Committed, EpochCommit, commit_epoch};
 pub use error::CommitError;
 pub use fence::{FenceHolder, current_fence};
-pub use runs::{RunMarker, end_run, start_run, unfinished_runs};
+pub use runs::{RunMarker, TakenOver, end_run, start_run, unfinished_runs};
 pub use settings::{data_location, metadata_location, parquet_settings, target_file_bytes};
 pub use take_over::take_over;

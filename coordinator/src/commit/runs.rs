@@ -11,7 +11,7 @@ use iceferry_common::model::{JobName, RunId};
 use iceferry_common::storage::Created;
 use serde::{Deserialize, Serialize};
 
-use super::{CommitError, data_location, metadata_location};
+use super::{CommitError, FenceHolder, data_location, metadata_location};
 use crate::catalog::LoadedTable;
 
 /// What a run leaves behind while it is under way: where its files are, whatever the table's properties say later.
@@ -26,6 +26,60 @@ pub struct RunMarker {
     pub data_location: String,
     /// Folder that its manifests and manifest lists are in: its own.
     pub metadata_folder: String,
+    /// Set when another run took over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken_over: Option<TakenOver>,
+}
+
+/// A run that another one took over commits nothing any more, but it may be alive, and stage files until it notices. Its
+/// marker stays for a while, so that later runs look once more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct TakenOver {
+    /// Since when, in milliseconds since 1970.
+    pub since_ms: i64,
+    /// Files in the run's folders that the table referenced when they were last looked at. As long as there are as many,
+    /// nothing was added.
+    pub files_kept: u64,
+}
+
+/// How long files are looked for that a run stages after it was taken over: longer than any task takes to fail.
+const TAKEN_OVER_FOR_MS: i64 = 24 * 60 * 60 * 1000;
+
+impl RunMarker {
+    fn to_json(&self) -> Bytes {
+        Bytes::from(serde_json::to_vec(self).expect("texts and numbers always serialise"))
+    }
+
+    /// Whether the run can commit nothing any more, so that no other needs to take over for it: one did, and its fence
+    /// still stands in the table.
+    pub fn is_fenced(&self, holder: Option<&FenceHolder>) -> bool {
+        self.taken_over.is_some() && holder.is_some_and(|holder| holder.run != self.run)
+    }
+}
+
+/// Notes in the marker of a run that it was taken over, and what its folders hold that the table references; takes the
+/// marker away when that is long ago.
+///
+/// # Errors
+/// When the marker cannot be written or removed.
+pub(super) async fn note_taken_over(
+    table: &LoadedTable,
+    job: &JobName,
+    marker: &RunMarker,
+    files_kept: u64,
+) -> Result<(), CommitError> {
+    let now = clock::unix_ms();
+    let since_ms = marker.taken_over.map_or(now, |taken_over| taken_over.since_ms);
+    if now.saturating_sub(since_ms) > TAKEN_OVER_FOR_MS {
+        return end_run(table, job, &marker.run).await;
+    }
+    let noted = RunMarker { taken_over: Some(TakenOver { since_ms, files_kept }), ..marker.clone() };
+    if noted == *marker {
+        return Ok(());
+    }
+    let written = table.storage.write(&marker_location(&table.metadata, job, &marker.run), noted.to_json()).await;
+    written.map_err(|source| CommitError::storage("note that a run was taken over", source))
 }
 
 /// The folder of the manifests and manifest lists that one run of a job writes: it tells them from all others, so that a
@@ -56,10 +110,10 @@ pub async fn start_run(table: &LoadedTable, job: &JobName, run: &RunId) -> Resul
         started_ms: clock::unix_ms(),
         data_location: data_location(&table.metadata),
         metadata_folder: run_metadata_folder(&table.metadata, job, run),
+        taken_over: None,
     };
     let location = marker_location(&table.metadata, job, run);
-    let json = serde_json::to_vec(&marker).expect("texts and a number always serialise");
-    let json = Bytes::from(json);
+    let json = marker.to_json();
     let mut created = table.storage.create(&location, json.clone()).await;
     for _ in 1..TRIES_MAX {
         if !matches!(&created, Err(error) if error.class() == Class::NotFound) {
@@ -84,7 +138,8 @@ pub async fn end_run(table: &LoadedTable, job: &JobName, run: &RunId) -> Result<
     deleted.map_err(|source| CommitError::storage("mark the end of the run", source))
 }
 
-/// The runs of the job, other than `ours`, that began and did not end: killed, or still at work somewhere. Oldest first.
+/// The runs of the job, other than `ours`, that began and did not end: killed, or still at work somewhere; those that were
+/// taken over lately too. Oldest first.
 /// Markers that were cut off while they were written are removed: those runs had not begun.
 ///
 /// # Errors

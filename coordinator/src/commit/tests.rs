@@ -484,9 +484,38 @@ async fn cleaning_up_removes_what_a_dead_run_left_and_nothing_else() {
     assert_eq!(left, kept);
     assert_eq!(catalog.storage.size(&others[0].location).await.unwrap(), Some(4));
     assert_eq!(catalog.unreferenced_metadata().await, Vec::<String>::new());
-    assert!(unfinished_runs(&catalog.now(), &job(), &new).await.unwrap().is_empty());
     end_run(&catalog.now(), &job(), &new).await.unwrap();
-    assert!(unfinished_runs(&catalog.now(), &job(), &dead).await.unwrap().is_empty());
+    catalog.audit().await;
+}
+
+#[tokio::test]
+async fn what_a_run_stages_after_it_was_taken_over_goes_with_a_later_run() {
+    let catalog = TestCatalog::new(FormatVersion::V2);
+    let (old, new, third) = (run("r1"), run("r2"), run("r3"));
+    start_run(&catalog.now(), &job(), &old).await.unwrap();
+    commit(&catalog, &old, 0, None, 1).await.unwrap();
+    let kept = catalog.files("data").await;
+    let marker = unfinished_runs(&catalog.now(), &job(), &new).await.unwrap().remove(0);
+    let (table, fence) = take_over(&catalog, catalog.now(), &job(), &new, &POLICY).await.unwrap();
+    assert_eq!(clean_up(&table, &job(), &marker, &new).await.unwrap(), Removed::default());
+    // It lives on, stages, and is killed before it sees the fence.
+    catalog.stage(&old, 1, 2, 1).await;
+    let versions = catalog.versions().len();
+    for removed in [3, 0] {
+        let (table, markers) = (catalog.now(), unfinished_runs(&catalog.now(), &job(), &third).await.unwrap());
+        assert_eq!(markers.len(), 1);
+        let holder = current_fence(&table.metadata, &job()).unwrap().unwrap();
+        assert_eq!((holder.fence, markers[0].is_fenced(Some(&holder))), (fence, true));
+        assert!(!markers[0].is_fenced(None), "a table without the fence does not hold the old run back");
+        assert_eq!(clean_up(&table, &job(), &markers[0], &third).await.unwrap().files, removed);
+        assert_eq!(catalog.files("data").await, kept);
+    }
+    assert_eq!(catalog.versions().len(), versions, "nothing needs to be committed for it");
+    // A day later nobody looks any more.
+    let marker = unfinished_runs(&catalog.now(), &job(), &third).await.unwrap().remove(0);
+    let taken_over = marker.taken_over.map(|then| TakenOver { since_ms: then.since_ms - 25 * 60 * 60 * 1000, ..then });
+    clean_up(&catalog.now(), &job(), &RunMarker { taken_over, ..marker }, &third).await.unwrap();
+    assert_eq!(unfinished_runs(&catalog.now(), &job(), &third).await.unwrap(), []);
     catalog.audit().await;
 }
 
@@ -598,6 +627,7 @@ fn commits_can_move_between_threads() {
     let marker = RunMarker {
         run: r1.clone(),
         started_ms: 0,
+        taken_over: None,
         data_location: data_location(&table.metadata),
         metadata_folder: String::new(),
     };

@@ -191,30 +191,38 @@ impl Carrier<'_> {
         Ok(())
     }
 
-    /// Takes over from runs that did not end, and removes what they left: whatever they had under way is in the target
-    /// by then, or never will be.
+    /// Takes over from runs that did not end, unless that was done before, and removes what they left: whatever they had
+    /// under way is in the target by then, or never will be.
     async fn settle(&mut self) -> Result<u64, JobError> {
         let job = self.prepared.job.name.clone();
         let unfinished = commit::unfinished_runs(&self.table, &job, &self.run).await?;
-        if unfinished.is_empty() {
-            let holder = commit::current_fence(&self.table.metadata, &job)?;
+        let holder = commit::current_fence(&self.table.metadata, &job)?;
+        let must_take_over = unfinished.iter().any(|dead| !dead.is_fenced(holder.as_ref()));
+        if must_take_over {
+            tracing::info!(%job, runs = unfinished.len(), "takes over from runs that did not end");
+            self.take_over().await?;
+        } else {
             self.fence = holder.map_or(self.fence, |holder| holder.fence);
-            return Ok(0);
         }
-        tracing::info!(%job, runs = unfinished.len(), "took over from runs that did not end");
-        let catalog = self.prepared.target_catalog.as_ref();
-        let table = self.table.clone();
-        (self.table, self.fence) = commit::take_over(catalog, table, &job, &self.run, &self.options.commit).await?;
         let mut files = 0;
         for dead in &unfinished {
             files += commit::clean_up(&self.table, &job, dead, &self.run).await?.files;
         }
-        // The dead run may have committed after we looked: look again, its last epoch is not ours to repeat.
-        self.prepared = prepare(self.prepared.job.clone()).await?;
-        if let Target::Existing(table) = &self.prepared.target {
-            self.table = table.clone();
+        if must_take_over {
+            // The dead run may have committed after we looked: look again, its last epoch is not ours to repeat.
+            self.prepared = prepare(self.prepared.job.clone()).await?;
+            if let Target::Existing(table) = &self.prepared.target {
+                self.table = table.clone();
+            }
         }
         Ok(files)
+    }
+
+    async fn take_over(&mut self) -> Result<(), JobError> {
+        let (job, catalog) = (&self.prepared.job.name, self.prepared.target_catalog.as_ref());
+        let table = self.table.clone();
+        (self.table, self.fence) = commit::take_over(catalog, table, job, &self.run, &self.options.commit).await?;
+        Ok(())
     }
 
     /// Carries one epoch; `None` when it was stopped before its commit began. A commit is never broken off: whoever drops
