@@ -57,8 +57,9 @@ pub(crate) async fn run_job(
     let (channel, server) = local::serve(dispatcher.service(), end.clone());
     let worker = WorkerConfig::new(WorkerId("embedded".to_owned()), capacity.slots(), capacity.memory_bytes());
     let runner = Arc::new(PipelineRunner::new(capacity.slots(), capacity.memory_bytes()));
-    // The worker is told to end by the coordinator alone; a signal stops the job, which then drains.
-    let mut working = tokio::spawn(serve::serve(channel, worker, runner, CancellationToken::new()));
+    // While the job runs the worker is told to end by the coordinator alone; a signal stops the job, which then drains. A run
+    // can be over before the worker has found the coordinator: it must not go on looking for it.
+    let mut working = tokio::spawn(serve::serve(channel, worker, runner, end.clone()));
 
     let progress = Progress::start(output, dispatcher.progress());
     let options = RunOptions { slots_expected: capacity.slots() as usize, ..RunOptions::default() };
