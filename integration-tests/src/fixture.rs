@@ -13,6 +13,8 @@ pub struct Fixture {
     pub name: String,
     /// Format version.
     pub format_version: u8,
+    /// Names of its identifier fields.
+    pub identifier_columns: Vec<String>,
     /// The snapshots of main's history, oldest first.
     pub main: Vec<MainSnapshot>,
 }
@@ -24,6 +26,8 @@ pub struct MainSnapshot {
     pub id: String,
     /// Schema that it was written with.
     pub schema_id: Option<i32>,
+    /// The snapshot's operation.
+    pub operation: String,
     /// Its rows: sorted canonical JSON lines.
     pub lines: Vec<String>,
 }
@@ -31,6 +35,8 @@ pub struct MainSnapshot {
 #[derive(Deserialize)]
 struct Summary {
     format_version: u8,
+    metadata: PathBuf,
+    identifier_field_ids: Vec<i64>,
     snapshots: Vec<Listed>,
 }
 
@@ -39,6 +45,7 @@ struct Listed {
     snapshot_id: String,
     main_ordinal: Option<usize>,
     schema_id: Option<i32>,
+    operation: String,
     rows: usize,
     file: String,
 }
@@ -55,9 +62,10 @@ impl Fixture {
             let text = std::fs::read_to_string(folder.join(&s.file)).expect("the expected rows are unpacked");
             let lines: Vec<String> = text.lines().map(str::to_owned).collect();
             assert_eq!(lines.len(), s.rows, "{name}: {} is damaged", s.file);
-            MainSnapshot { id: s.snapshot_id, schema_id: s.schema_id, lines }
+            MainSnapshot { id: s.snapshot_id, schema_id: s.schema_id, operation: s.operation, lines }
         });
-        Self { name: name.to_owned(), format_version: summary.format_version, main: main.collect() }
+        let identifier_columns = names_of(&summary.metadata, &summary.identifier_field_ids);
+        Self { name: name.to_owned(), format_version: summary.format_version, identifier_columns, main: main.collect() }
     }
 
     /// All fixtures' names.
@@ -78,4 +86,16 @@ impl Fixture {
     pub fn table(&self) -> String {
         format!("db.{}", self.name)
     }
+}
+
+/// Names of the top-level columns with these ids, in a table's current schema.
+fn names_of(metadata: &Path, ids: &[i64]) -> Vec<String> {
+    let text = std::fs::read_to_string(metadata).expect("the fixture's metadata is unpacked");
+    let metadata: serde_json::Value = serde_json::from_str(&text).expect("metadata is JSON");
+    let schemas = metadata["schemas"].as_array().expect("schemas");
+    let schema =
+        schemas.iter().find(|schema| schema["schema-id"] == metadata["current-schema-id"]).expect("a current one");
+    let fields = schema["fields"].as_array().expect("fields").iter();
+    let named = fields.filter(|field| field["id"].as_i64().is_some_and(|id| ids.contains(&id)));
+    named.map(|field| field["name"].as_str().expect("a name").to_owned()).collect()
 }

@@ -9,6 +9,27 @@ pub enum Change {
     Insert,
     /// A row that went.
     Delete,
+    /// A row as it was before an update.
+    UpdateBefore,
+    /// The same row after it.
+    UpdateAfter,
+}
+
+impl Change {
+    /// The name that it has in a changelog.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Insert => "INSERT",
+            Self::Delete => "DELETE",
+            Self::UpdateBefore => "UPDATE_BEFORE",
+            Self::UpdateAfter => "UPDATE_AFTER",
+        }
+    }
+
+    /// Whether the row is there after it, not before.
+    pub fn comes(self) -> bool {
+        matches!(self, Self::Insert | Self::UpdateAfter)
+    }
 }
 
 /// Which columns a batch has.
@@ -27,6 +48,7 @@ pub struct ChangeBatch {
     pub change: Change,
     /// Which columns are there.
     pub columns: Columns,
-    /// The rows. Field names and types are those of the read schema as Arrow has them; never empty.
+    /// The rows. Field names and types are those of the read schema as Arrow has them; never empty. With
+    /// [`Columns::All`] metadata columns may stand behind those of the read schema.
     pub rows: RecordBatch,
 }

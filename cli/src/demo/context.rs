@@ -20,6 +20,7 @@ pub(super) fn context(
         job,
         run: RunId::new(),
         epoch: EpochId(0),
+        changelog: None,
         source: SourceContext {
             table: table.ident.to_string(),
             read_schema: Arc::clone(&schema),

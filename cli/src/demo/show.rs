@@ -42,6 +42,8 @@ pub(super) async fn rows(table: &LoadedTable) -> Result<Rows, Failure> {
         after: SnapshotId(snapshot),
         read_schema: Arc::clone(&schema),
         key: Vec::new(),
+        together: plan::Together::CarryOver,
+        partition_type: None,
         options: plan::PlanOptions::of_table(&table.metadata),
     };
     let job: JobName = "show".parse().map_err(|error| Failure::new(Class::Bug, format!("{error}")))?;

@@ -72,6 +72,7 @@ impl Source {
                 source_snapshot_id: SnapshotId(number),
                 source_sequence_number: number,
                 mirror_hash: WRITER.to_owned(),
+                next_change_ordinal: 0,
                 data_location: context.target.data_location.clone(),
                 staged: stage(context, change.clone(), &self.table).await?,
             };

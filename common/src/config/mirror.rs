@@ -27,7 +27,9 @@ fn canonical(job: &JobFile) -> String {
         }
     };
     add("source", &job.source.table.parts().collect::<Vec<_>>());
-    let mut key: Vec<&str> = job.target.equality_columns.iter().map(String::as_str).collect();
+    // A changelog's key tells its updates.
+    let key = job.target.equality_columns.iter().chain(&job.source.identifier_columns);
+    let mut key: Vec<&str> = key.map(String::as_str).collect();
     // A key is a set: in another order it is the same key.
     key.sort_unstable();
     add("key", &key);

@@ -22,11 +22,11 @@ mod yaml;
 pub use error::{ConfigError, Problem};
 pub use mirror::fingerprint;
 pub use secret::{CatalogProperties, SHOWN_KEYS, Secret, without_password};
-pub use source::{Bounds, EndBound, SourceSettings, StartBound, StartingStrategy};
+pub use source::{Bounds, Changes, EndBound, SourceSettings, StartBound, StartingStrategy};
 pub use table_name::{TableName, TableNameError};
 pub use target::{CopyMode, DeleteFormat, TargetSettings};
 
-use crate::model::JobName;
+use crate::model::{DuplicateKeys, JobName, TargetMode};
 use block::Block;
 use error::Report;
 use yaml::Node;
@@ -59,6 +59,14 @@ impl JobFile {
         report.finish(job)
     }
 
+    /// What of a range counts: as the file says, else each snapshot for `append` and the net for a mirror.
+    pub fn changes(&self) -> Changes {
+        self.source.changes.unwrap_or(match self.target.mode {
+            TargetMode::Append => Changes::PerSnapshot,
+            TargetMode::MergeOnRead => Changes::Net,
+        })
+    }
+
     /// A hash of what makes one mirror another: the source's name, the key columns, the projection, the filter and the
     /// mode, as the file gives them. A target that was written under another hash may hold rows that this job would
     /// never touch. 32 hex digits, the same in every version for a file that says the same.
@@ -85,6 +93,7 @@ fn read(root: Node, report: &mut Report) -> Option<JobFile> {
     let source = source.and_then(|node| source::read(node, report));
     let target = target.and_then(|node| target::read(node, report));
     let job = JobFile { name: name?, source: source?, target: target? };
+    check_together(&job, report);
     let is_itself =
         job.source.table == job.target.table && job.source.catalog_properties == job.target.catalog_properties;
     if is_itself {
@@ -92,6 +101,25 @@ fn read(root: Node, report: &mut Report) -> Option<JobFile> {
         return None;
     }
     Some(job)
+}
+
+/// What one block says that makes sense only with the other.
+fn check_together(job: &JobFile, report: &mut Report) {
+    if job.target.mode == TargetMode::Append {
+        return;
+    }
+    for (key, is_given) in [
+        ("source.include_metadata_columns", !job.source.metadata_columns.is_empty()),
+        ("source.identifier_columns", !job.source.identifier_columns.is_empty()),
+        ("source.duplicate_keys: pair", job.source.duplicate_keys == Some(DuplicateKeys::Pair)),
+    ] {
+        if is_given {
+            report.problem(
+                key,
+                "is of use only with target.mode: append; a mirror has the source's columns and its own key",
+            );
+        }
+    }
 }
 
 fn name(top: &mut Block<'_>) -> Option<JobName> {

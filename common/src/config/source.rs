@@ -1,13 +1,13 @@
 //! The `source` block: the table to read, and from where to where.
 
-use super::block::{Block, Text};
-use super::error::Report;
+use super::block::{Block, Text, alternatives};
+use super::error::{Report, shown};
 use super::keys::SOURCE;
 use super::secret::CatalogProperties;
 use super::table_name::TableName;
 use super::timestamp::{self, End};
 use super::yaml::Node;
-use crate::model::SnapshotId;
+use crate::model::{DuplicateKeys, MetadataColumn, SnapshotId};
 
 /// What to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +18,15 @@ pub struct SourceSettings {
     pub catalog_properties: CatalogProperties,
     /// Where the job starts and ends.
     pub bounds: Bounds,
+    /// Whether each snapshot's changes count or the difference of the range's ends; by the target's mode when absent.
+    pub changes: Option<Changes>,
+    /// What to do when several rows of a snapshot's deletes or inserts have one key; by the target's mode when absent.
+    pub duplicate_keys: Option<DuplicateKeys>,
+    /// Columns that tell a row before and after an update, each once, in the file's order. Empty when the file names none:
+    /// the table's identifier fields do then.
+    pub identifier_columns: Vec<String>,
+    /// Metadata columns to carry beside the rows, each once, in the file's order.
+    pub metadata_columns: Vec<MetadataColumn>,
 }
 
 /// Where a job starts and ends, as the file says it; which snapshots these are is known when the table is.
@@ -28,6 +37,19 @@ pub struct Bounds {
     /// With none, the job ends at the current snapshot.
     pub end: Option<EndBound>,
 }
+
+/// What of a range counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Changes {
+    /// The changes of each snapshot, one after the other.
+    PerSnapshot,
+    /// The difference of the two ends.
+    Net,
+}
+
+const CHANGES: &[(&str, Changes)] = &[("net", Changes::Net), ("per_snapshot", Changes::PerSnapshot)];
+
+const DUPLICATE_KEYS: &[(&str, DuplicateKeys)] = &[("fail", DuplicateKeys::Fail), ("pair", DuplicateKeys::Pair)];
 
 /// Where a job starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,8 +94,20 @@ pub(super) fn read(node: Node, report: &mut Report) -> Option<SourceSettings> {
     let bounds = bounds(&mut block);
     polling(&mut block);
     projection(&mut block);
+    let changes = block.word("changes", CHANGES);
+    let duplicate_keys = block.word("duplicate_keys", DUPLICATE_KEYS);
+    let identifier_columns = block.names("identifier_columns", "columns");
+    let metadata_columns = metadata_columns(&mut block);
     history(&mut block);
-    Some(SourceSettings { table: table?, catalog_properties: catalog_properties?, bounds: bounds? })
+    Some(SourceSettings {
+        table: table?,
+        catalog_properties: catalog_properties?,
+        bounds: bounds?,
+        changes,
+        duplicate_keys,
+        identifier_columns: identifier_columns.unwrap_or_default(),
+        metadata_columns,
+    })
 }
 
 fn table(block: &mut Block<'_>) -> Option<TableName> {
@@ -209,14 +243,32 @@ fn polling(block: &mut Block<'_>) {
 
 fn projection(block: &mut Block<'_>) {
     block.exclusive(&["keep", "drop"]);
-    for key in ["keep", "drop", "identifier_columns"] {
+    for key in ["keep", "drop"] {
         block.names(key, "columns");
         block.not_yet(key);
     }
-    block.names("include_metadata_columns", "metadata columns");
-    block.not_yet("include_metadata_columns");
     block.text("filter", "a condition");
     block.not_yet("filter");
+}
+
+/// Metadata columns by their names. What the table has to have for them is for those who open it.
+fn metadata_columns(block: &mut Block<'_>) -> Vec<MetadataColumn> {
+    let names = block.names("include_metadata_columns", "metadata columns").unwrap_or_default();
+    let mut columns = Vec::with_capacity(names.len());
+    for name in names {
+        match name.parse::<MetadataColumn>() {
+            Ok(column) => columns.push(column),
+            Err(_) if name == "_change_type" => {
+                block.problem("include_metadata_columns", "_change_type is asked for by target.change_type_column");
+            }
+            Err(_) => {
+                let known: Vec<&str> = MetadataColumn::ALL.iter().map(|column| column.name()).collect();
+                let message = format!("knows no '{}', only {}", shown(&name), alternatives(&known));
+                block.problem("include_metadata_columns", message);
+            }
+        }
+    }
+    columns
 }
 
 fn history(block: &mut Block<'_>) {
@@ -226,12 +278,7 @@ fn history(block: &mut Block<'_>) {
         block.not_yet(key);
     }
     // The word that each key has when it is left out comes first, and is what this version does.
-    for (key, done, later) in [
-        ("changes", "net", "per_snapshot"),
-        ("duplicate_keys", "fail", "pair"),
-        ("on_rollback", "fail", "resync"),
-        ("on_gap", "fail", "resync"),
-    ] {
+    for (key, done, later) in [("on_rollback", "fail", "resync"), ("on_gap", "fail", "resync")] {
         if block.word(key, &[(done, false), (later, true)]) == Some(true) {
             block.value_not_yet(key, later);
         }

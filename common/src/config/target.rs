@@ -23,6 +23,9 @@ pub struct TargetSettings {
     /// The columns of the key, each once, in the file's order. Empty when the file names none: the key is then the
     /// table's identifier fields.
     pub equality_columns: Vec<String>,
+    /// The column of a changelog that holds the type of each change; `append` alone has it. Without it a target takes
+    /// INSERTs alone.
+    pub change_type_column: Option<String>,
     /// Properties of a table that is made.
     pub table_properties: BTreeMap<String, String>,
     /// What rows are deleted with.
@@ -89,13 +92,14 @@ pub(super) fn read(node: Node, report: &mut Report) -> Option<TargetSettings> {
     if let Some(Some(word)) = block.word("schema_evolution", SCHEMA_EVOLUTIONS) {
         block.value_not_yet("schema_evolution", word);
     }
-    change_feed(&mut block);
+    let change_type_column = change_feed(&mut block, mode.unwrap_or(TargetMode::MergeOnRead));
     layout(&mut block);
     Some(TargetSettings {
         table: table?,
         catalog_properties: catalog_properties?,
         mode: mode.unwrap_or(TargetMode::MergeOnRead),
         equality_columns: equality_columns.unwrap_or_default(),
+        change_type_column,
         table_properties,
         delete_format: delete_format.flatten().unwrap_or_default(),
         format_version,
@@ -145,12 +149,15 @@ fn table_properties(block: &mut Block<'_>) -> BTreeMap<String, String> {
     properties.into_iter().map(|(key, text)| (key, text.value)).collect()
 }
 
-/// Keys for a source that is itself a feed of changes, and for a target that is one.
-fn change_feed(block: &mut Block<'_>) {
-    for (key, wanted) in [("change_type_column", "a column"), ("sequence_number_column", "a column")] {
-        block.text(key, wanted);
-        block.not_yet(key);
+/// Keys for a source that is itself a feed of changes, and for a target that is one. Gives the column for change types
+/// of a target that is one.
+fn change_feed(block: &mut Block<'_>, mode: TargetMode) -> Option<String> {
+    let change_type_column = block.text("change_type_column", "a column").map(|text| text.value);
+    if mode == TargetMode::MergeOnRead {
+        block.not_yet("change_type_column");
     }
+    block.text("sequence_number_column", "a column");
+    block.not_yet("sequence_number_column");
     if block.flag("upsert") == Some(true) {
         block.value_not_yet("upsert", "true");
     }
@@ -164,6 +171,7 @@ fn change_feed(block: &mut Block<'_>) {
         }
     }
     block.not_yet("change_type_map");
+    change_type_column
 }
 
 /// Keys for which columns the target has, and how its files are cut.

@@ -101,6 +101,7 @@ fn the_annotated_example_parses_to_what_it_says() {
             catalog_properties: job.target.catalog_properties.clone(),
             mode: TargetMode::MergeOnRead,
             equality_columns: vec!["order_id".into(), "region".into()],
+            change_type_column: None,
             table_properties: BTreeMap::from([
                 ("write.parquet.compression-level".into(), "3".into()),
                 ("write.object-storage.enabled".into(), "false".into()),
@@ -345,6 +346,11 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("keep: a", "", "source.keep: wants a list of columns, not 'a'"),
     ("keep: []", "", "source.keep: is an empty list: name columns, or leave the key out"),
     ("include_metadata_columns: [a, a]", "", "source.include_metadata_columns[1]: 'a' is in the list twice"),
+    (
+        "include_metadata_columns: [_change_type]",
+        "",
+        "source.include_metadata_columns: _change_type is asked for by target.change_type_column",
+    ),
     ("changes: gross", "", "source.changes: wants net or per_snapshot, not 'gross'"),
     ("on_gap: skip", "", "source.on_gap: wants fail or resync, not 'skip'"),
     (
@@ -534,12 +540,8 @@ fn what_is_for_later_is_listed_in_one_error() {
         ("keep: [a]", "", "source.keep"),
         ("drop: [a]", "", "source.drop"),
         ("filter: a > 5", "", "source.filter"),
-        ("include_metadata_columns: [_file]", "", "source.include_metadata_columns"),
-        ("identifier_columns: [a]", "", "source.identifier_columns"),
         ("branch: a", "", "source.branch"),
         ("tag: a", "", "source.tag"),
-        ("changes: per-snapshot", "", "source.changes: per_snapshot"),
-        ("duplicate_keys: pair", "", "source.duplicate_keys: pair"),
         ("on_rollback: resync", "", "source.on_rollback: resync"),
         ("on_gap: resync", "", "source.on_gap: resync"),
         ("", "keep: [a]", "target.keep"),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use iceberg::spec::SchemaRef;
 
-use super::{EpochId, JobName, RunId};
+use super::{Changelog, EpochId, JobName, RunId};
 use crate::storage::StorageProperties;
 
 /// Everything that a worker needs beside a scan task. A worker is stateless: nothing it does depends on anything else.
@@ -20,6 +20,9 @@ pub struct EpochContext {
     pub source: SourceContext,
     /// Where and how to stage.
     pub target: TargetContext,
+    /// How changes become rows of a changelog. Without it the target has the columns of the read schema, one by one, and a
+    /// change is only what it does to them.
+    pub changelog: Option<Changelog>,
 }
 
 /// How to read the source.
@@ -43,7 +46,8 @@ pub struct SourceContext {
 pub struct TargetContext {
     /// `namespace.table`, for messages.
     pub table: String,
-    /// The target's own field ids; same shape as the read schema, column by column.
+    /// The target's own field ids. Same shape as the read schema, column by column, unless the target is a changelog,
+    /// which says where each of its columns comes from.
     pub write_schema: SchemaRef,
     /// Key columns as field ids of the write schema, in the order of the key. Empty when the target has no key.
     pub key: Vec<i32>,

@@ -2,14 +2,18 @@
 //!
 //! These are the domain's own types. The wire has its own, generated ones; they meet in `proto`'s conversions only.
 
+mod changelog;
 mod context;
 mod ids;
 mod staged;
 mod task;
 
+pub use changelog::{
+    Changelog, ColumnSource, DuplicateKeys, Identity, MetadataColumn, SourceCommit, UnknownMetadataColumn,
+};
 pub use context::{EpochContext, MetricsMode, ParquetSettings, SourceContext, TargetContext, TargetMode};
 pub use ids::{Attempt, EpochId, Fence, JobName, JobNameError, LeaseId, RunId, SnapshotId, TaskId, WorkerId};
 pub use staged::{RowCounts, StagedContent, StagedFile, TaskOutput, staged_file_location, staging_folder};
 pub use task::{
-    CarryOver, Constant, DataFile, DeleteFile, DeleteKind, FileDifference, FileFormat, ScanTask, Side, Split,
+    Constant, DataFile, DeleteFile, DeleteKind, FileDifference, FileFormat, Resolution, ScanTask, Side, Split,
 };

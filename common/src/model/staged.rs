@@ -48,6 +48,8 @@ pub struct RowCounts {
     pub inserted: u64,
     /// Rows staged as DELETE.
     pub deleted: u64,
+    /// Rows staged as UPDATE_AFTER.
+    pub updated: u64,
     /// Pairs of equal DELETE and INSERT rows that cancelled.
     pub carried_over: u64,
     /// Bytes asked of the source's storage.
@@ -61,6 +63,7 @@ impl std::ops::AddAssign for RowCounts {
         self.read += other.read;
         self.inserted += other.inserted;
         self.deleted += other.deleted;
+        self.updated += other.updated;
         self.carried_over += other.carried_over;
         self.bytes_read += other.bytes_read;
         self.bytes_written += other.bytes_written;

@@ -9,8 +9,8 @@ pub struct ScanTask {
     pub differences: Vec<FileDifference>,
     /// Every delete file that a difference names, each once; [`Side`] refers to them by index.
     pub deletes: Vec<DeleteFile>,
-    /// Whether rows that went and came back unchanged are to be cancelled before they are staged.
-    pub carry_over: CarryOver,
+    /// What its rows are compared for before they are staged.
+    pub resolution: Resolution,
 }
 
 impl ScanTask {
@@ -25,13 +25,17 @@ impl ScanTask {
     }
 }
 
-/// What a task does about rows that a rewrite only carried over.
+/// What a task compares its rows for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CarryOver {
-    /// The task holds both sides of what may be a rewrite, and fits in memory: equal DELETE and INSERT rows cancel.
-    Cancel,
-    /// Rows are staged as they come. Right as well, only more to write, when a row was carried over.
+pub enum Resolution {
+    /// Nothing: rows are staged as they come. Right for a mirror in any case, only more to write when a row was carried
+    /// over; right for a changelog when the task holds all rows of one side alone.
     Keep,
+    /// The task holds both sides of what may be a rewrite: equal DELETE and INSERT rows cancel.
+    CarryOver,
+    /// The task holds both sides of every change that its rows are a part of: equal rows cancel, and a DELETE and an
+    /// INSERT of one identity become an update.
+    Updates,
 }
 
 /// One data file with its deletes before and after. A row that was live before and is not after is a DELETE; one that
@@ -88,12 +92,20 @@ pub struct DataFile {
     /// Values of identity-partitioned columns; they hold where the file itself lacks the column (spec, column
     /// projection).
     pub constants: Vec<Constant>,
+    /// Data sequence number.
+    pub sequence_number: i64,
+    /// The id of the file's first row, where the table has row lineage and the file a part in it (spec, row lineage).
+    pub first_row_id: Option<i64>,
+    /// The partition spec that it was written under.
+    pub spec_id: i32,
+    /// Its partition values by the ids of the partition fields. Empty unless `_partition` is wanted.
+    pub partition: Vec<Constant>,
 }
 
 /// The one value that a column has in all rows of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Constant {
-    /// Field id in the read schema.
+    /// Field id in the read schema, or in the partition type.
     pub field_id: i32,
     /// Iceberg single-value binary serialization in the type of the read schema; `None` is null.
     pub value: Option<Vec<u8>>,

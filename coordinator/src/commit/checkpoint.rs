@@ -31,6 +31,8 @@ pub const SUMMARY_SOURCE_SNAPSHOT: &str = "iceferry.source-snapshot-id";
 pub const SUMMARY_SOURCE_SEQUENCE: &str = "iceferry.source-sequence-number";
 /// Summary entry: hash of what defines the mirror.
 pub const SUMMARY_MIRROR_HASH: &str = "iceferry.mirror-hash";
+/// Summary entry: the `_change_ordinal` of the snapshot whose changes come next.
+pub const SUMMARY_NEXT_CHANGE_ORDINAL: &str = "iceferry.next-change-ordinal";
 
 /// Version of the property's JSON.
 const VERSION: u32 = 1;
@@ -58,6 +60,8 @@ pub struct Checkpoint {
     pub target_sequence_number: Option<i64>,
     /// Hash of what defines the mirror: keys, projection, filter, source.
     pub mirror_hash: String,
+    /// The `_change_ordinal` of the snapshot whose changes come next.
+    pub next_change_ordinal: i32,
 }
 
 /// The JSON of the property. Snapshot ids are text: many JSON readers round large numbers.
@@ -75,6 +79,9 @@ struct Json {
     target_snapshot_id: Option<String>,
     target_sequence_number: Option<i64>,
     mirror_hash: String,
+    /// Absent in checkpoints from before there were changelogs.
+    #[serde(default)]
+    next_change_ordinal: i32,
 }
 
 impl Checkpoint {
@@ -92,6 +99,7 @@ impl Checkpoint {
             target_snapshot_id: self.target_snapshot_id.map(|id| id.to_string()),
             target_sequence_number: self.target_sequence_number,
             mirror_hash: self.mirror_hash.clone(),
+            next_change_ordinal: self.next_change_ordinal,
         };
         serde_json::to_string(&json).expect("numbers, texts and no maps always serialise")
     }
@@ -114,6 +122,7 @@ impl Checkpoint {
             target_snapshot_id: target,
             target_sequence_number: json.target_sequence_number,
             mirror_hash: json.mirror_hash,
+            next_change_ordinal: json.next_change_ordinal,
         })
     }
 
@@ -128,6 +137,7 @@ impl Checkpoint {
             (SUMMARY_SOURCE_SNAPSHOT.to_owned(), self.source_snapshot_id.to_string()),
             (SUMMARY_SOURCE_SEQUENCE.to_owned(), self.source_sequence_number.to_string()),
             (SUMMARY_MIRROR_HASH.to_owned(), self.mirror_hash.clone()),
+            (SUMMARY_NEXT_CHANGE_ORDINAL.to_owned(), self.next_change_ordinal.to_string()),
         ])
     }
 
@@ -151,6 +161,10 @@ impl Checkpoint {
             target_snapshot_id: Some(SnapshotId(snapshot.snapshot_id())),
             target_sequence_number: Some(snapshot.sequence_number()),
             mirror_hash: entry(SUMMARY_MIRROR_HASH)?.clone(),
+            next_change_ordinal: match entries.get(SUMMARY_NEXT_CHANGE_ORDINAL) {
+                Some(text) => number(SUMMARY_NEXT_CHANGE_ORDINAL, text)?,
+                None => 0,
+            },
         }))
     }
 }
@@ -333,6 +347,7 @@ mod tests {
             target_snapshot_id: target.map(|(id, _)| SnapshotId(id)),
             target_sequence_number: target.map(|(_, sequence)| sequence),
             mirror_hash: "h".to_owned(),
+            next_change_ordinal: 3,
         }
     }
 
@@ -416,7 +431,8 @@ mod tests {
         let text = r#"{"version":1,"job":"orders","run":"r1","epoch":3,"fence":2,
             "source-uuid":"00000000-0000-0000-0000-000000000007","source-snapshot-id":"11","source-sequence-number":5,
             "target-snapshot-id":"1","target-sequence-number":1,"mirror-hash":"h"}"#;
-        assert_eq!(Checkpoint::from_json(text).unwrap(), checkpoint(11, Some((1, 1))));
+        let expected = Checkpoint { next_change_ordinal: 0, ..checkpoint(11, Some((1, 1))) };
+        assert_eq!(Checkpoint::from_json(text).unwrap(), expected);
     }
 
     #[test]

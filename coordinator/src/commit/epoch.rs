@@ -37,6 +37,8 @@ pub struct EpochCommit {
     pub source_sequence_number: i64,
     /// Hash of what defines the mirror.
     pub mirror_hash: String,
+    /// The `_change_ordinal` of the snapshot whose changes come after it.
+    pub next_change_ordinal: i32,
     /// Folder of data and delete files, as the workers had it, without a slash at its end.
     pub data_location: String,
     /// The files of all accepted outputs. Without any, the checkpoint moves alone.
@@ -133,6 +135,7 @@ impl Proposal for EpochProposal<'_> {
             target_snapshot_id: head.map(|head| head.id),
             target_sequence_number: head.map(|head| head.sequence_number),
             mirror_hash: commit.mirror_hash.clone(),
+            next_change_ordinal: commit.next_change_ordinal,
         };
         let properties = HashMap::from([(checkpoint_property(&commit.job), checkpoint.to_json())]);
         Ok(Stamp { summary: checkpoint.to_summary(), properties })

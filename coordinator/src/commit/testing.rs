@@ -401,6 +401,7 @@ pub(super) fn epoch_commit(
         source_snapshot_id: SnapshotId(through),
         source_sequence_number: through,
         mirror_hash: "h".to_owned(),
+        next_change_ordinal: 0,
         data_location: data_location(&table.metadata),
         staged,
     }

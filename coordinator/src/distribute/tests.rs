@@ -42,6 +42,7 @@ fn context(epoch: u64) -> Arc<EpochContext> {
         job: "orders".parse().unwrap(),
         run: RunId("r1".into()),
         epoch: EpochId(epoch),
+        changelog: None,
         source: SourceContext {
             table: "s.orders".into(),
             read_schema: schema.clone(),
@@ -78,9 +79,13 @@ fn scan(id: u64) -> ScanTask {
         size_bytes: 100,
         record_count: 10,
         constants: vec![],
+        sequence_number: 0,
+        first_row_id: None,
+        spec_id: 0,
+        partition: Vec::new(),
     };
     let difference = FileDifference { file, split: None, before: Side::Absent, after: Side::Present(vec![]) };
-    ScanTask { id: TaskId(id), differences: vec![difference], deletes: vec![], carry_over: CarryOver::Keep }
+    ScanTask { id: TaskId(id), differences: vec![difference], deletes: vec![], resolution: Resolution::Keep }
 }
 
 fn output(lease: &Lease) -> TaskOutput {

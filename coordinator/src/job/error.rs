@@ -37,6 +37,16 @@ pub enum JobError {
         /// What is wrong with it, and what to do.
         problem: String,
     },
+    /// A column cannot tell the rows of a changelog apart.
+    #[error("source.identifier_columns: column {column:?} of {table}: {problem}")]
+    Identifier {
+        /// The source table.
+        table: String,
+        /// The column as it was given.
+        column: String,
+        /// What is wrong with it, and what to do.
+        problem: String,
+    },
     /// Rows left the source, and there is nothing to delete them by.
     #[error(
         "rows of {table} were deleted or updated, and the target has no key to delete them by; name the columns that \
@@ -119,7 +129,9 @@ impl Classified for JobError {
         match self {
             Self::Catalog { source, .. } => source.class(),
             Self::Schema { .. } | Self::Source { .. } | Self::AppendOnly { .. } | Self::Target { .. } => Class::Refused,
-            Self::Key { .. } | Self::KeyNeeded { .. } | Self::MirrorChanged { .. } => Class::Config,
+            Self::Key { .. } | Self::Identifier { .. } | Self::KeyNeeded { .. } | Self::MirrorChanged { .. } => {
+                Class::Config
+            }
             Self::SourceReplaced { .. } => Class::HistoryGap,
             Self::Range(error) => error.class(),
             Self::Plan(error) => error.class(),

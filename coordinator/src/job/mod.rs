@@ -4,6 +4,7 @@
 //! columns meet. It writes nothing, and refuses whatever would go wrong later (together with [`check_access`], that is all that a check does).
 //! [`outline`] plans every epoch and counts. [`run`] carries the epochs, one after another: plan, distribute, commit.
 
+mod changelog;
 mod columns;
 mod error;
 mod outline;
@@ -12,6 +13,7 @@ mod report;
 mod run;
 mod schema;
 
+pub use changelog::ChangelogShape;
 pub use error::JobError;
 pub use outline::{EpochOutline, Outline, outline};
 pub use prepare::{Prepared, Target, check_access, prepare};

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use iceberg::spec::{FormatVersion, Schema, SchemaRef, TableMetadata};
 use iceferry_common::config::{JobFile, StartBound};
-use iceferry_common::model::{SnapshotId, TargetMode};
+use iceferry_common::model::{Identity, SnapshotId, TargetMode};
 
+use super::changelog::{self, AddedColumns, ChangelogShape};
 use super::schema::{self, Misfit};
 use super::{JobError, columns};
 use crate::catalog::{self, Catalog, CatalogError, LoadedTable, TableCreation};
@@ -40,6 +41,8 @@ pub struct Prepared {
     pub write_key: Vec<i32>,
     /// The key as field ids of the source.
     pub read_key: Vec<i32>,
+    /// How changes become rows, when the target is a changelog.
+    pub changelog: Option<ChangelogShape>,
     /// The hash of what defines the mirror, the source's columns included.
     pub mirror_hash: String,
     /// What a person should know before it starts.
@@ -93,32 +96,53 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
     };
     let mirror = job.target.mode == TargetMode::MergeOnRead;
     let held_snapshot = checkpoint.as_ref().map(|checkpoint| checkpoint.source_snapshot_id);
-    let range = plan::epochs(&source.metadata, job.source.bounds, held_snapshot, mirror)?;
+    let range = plan::epochs(&source.metadata, job.source.bounds, held_snapshot, mirror, job.changes())?;
 
     let candidates = schemas_of_range(&source.metadata, &job, &range);
     let mut notes = Vec::new();
-    let target = match existing {
-        Some(table) => {
-            check_target(&job, &table, checkpoint.as_ref())?;
-            Target::Existing(table)
-        }
-        None => Target::New(Box::new(creation(&job, &source, &candidates[0])?)),
-    };
-    let write_schema: SchemaRef = match &target {
-        Target::Existing(table) => Arc::clone(table.metadata.current_schema()),
-        Target::New(creation) => Arc::new(creation.schema.clone()),
-    };
     let fit = |misfit: Misfit| JobError::Schema {
         table: source.ident.to_string(),
         target: job.target.table.ident().to_string(),
         column: misfit.column,
         problem: misfit.problem,
     };
-    let fitting = those_that_fit(candidates, &write_schema).map_err(fit)?;
+    let added = AddedColumns::of(&job, &source.metadata).map_err(fit)?;
+    if let Some(misfit) = candidates.iter().find_map(|candidate| added.collision(candidate)) {
+        return Err(fit(misfit));
+    }
+    let target = match existing {
+        Some(table) => {
+            check_target(&job, &table, checkpoint.as_ref())?;
+            Target::Existing(table)
+        }
+        None => Target::New(Box::new(creation(&job, &source, &candidates[0], &added)?)),
+    };
+    let write_schema: SchemaRef = match &target {
+        Target::Existing(table) => Arc::clone(table.metadata.current_schema()),
+        Target::New(creation) => Arc::new(creation.schema.clone()),
+    };
+    let row_schema = match added.is_empty() {
+        true => Arc::clone(&write_schema),
+        false => Arc::new(added.taken_from(&write_schema).map_err(fit)?),
+    };
+    let fitting = those_that_fit(candidates, &row_schema).map_err(fit)?;
     let Reading { source_schema, read_schema, mirror_hash } =
         reading(&job, &source, fitting, checkpoint.as_ref()).map_err(fit)?;
     let equality_schema = Arc::new(schema::equality_schema(&source.metadata).map_err(fit)?);
     let (read_key, write_key) = key(&job, &source, &source_schema, &write_schema)?;
+    let changelog = match added.is_empty() {
+        true => None,
+        false => {
+            let identity = changelog::identity(&job, &source.metadata, &source_schema).map_err(|misfit| {
+                JobError::Identifier { table: source.ident.to_string(), column: misfit.column, problem: misfit.problem }
+            })?;
+            Some(added.shape(&write_schema, &read_schema, identity, job.source.duplicate_keys.unwrap_or_default()))
+        }
+    };
+    let read_key = match changelog.as_ref().map(|shape| &shape.identity) {
+        Some(Identity::Columns(key)) => key.clone(),
+        _ => read_key,
+    };
 
     if !source.metadata.default_partition_spec().is_unpartitioned() {
         notes.push(format!(
@@ -140,6 +164,7 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
         equality_schema,
         write_key,
         read_key,
+        changelog,
         mirror_hash,
         notes,
     })
@@ -230,13 +255,22 @@ fn reading(
     Err(first.unwrap_or_else(|| Misfit { column: "*".into(), problem: "the source has no schema".into() }))
 }
 
-fn creation(job: &JobFile, source: &LoadedTable, schema: &Schema) -> Result<TableCreation, JobError> {
+fn creation(
+    job: &JobFile,
+    source: &LoadedTable,
+    schema: &Schema,
+    added: &AddedColumns,
+) -> Result<TableCreation, JobError> {
     let format_version = match job.target.format_version {
         Some(2) => FormatVersion::V2,
         Some(_) => FormatVersion::V3,
         None => source.metadata.format_version().max(FormatVersion::V2),
     };
-    let schema = schema::target_schema(schema, format_version).map_err(|misfit| JobError::Schema {
+    let made = schema::target_schema(schema, format_version).and_then(|columns| match added.is_empty() {
+        true => Ok(columns),
+        false => added.added_to(&columns, source.metadata.last_column_id()),
+    });
+    let schema = made.map_err(|misfit| JobError::Schema {
         table: source.ident.to_string(),
         target: job.target.table.ident().to_string(),
         column: misfit.column,

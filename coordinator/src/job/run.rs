@@ -8,8 +8,8 @@ use iceberg::spec::TableMetadata;
 use iceferry_common::config::JobFile;
 use iceferry_common::fault::{Class, Classified, chain};
 use iceferry_common::model::{
-    EpochContext, EpochId, Fence, RowCounts, RunId, ScanTask, Side, SnapshotId, SourceContext, StagedFile,
-    TargetContext, TargetMode, staging_folder,
+    EpochContext, EpochId, Fence, RowCounts, RunId, ScanTask, Side, SnapshotId, SourceCommit, SourceContext,
+    StagedFile, TargetContext, TargetMode, staging_folder,
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -20,7 +20,7 @@ use super::{JobError, outline};
 use crate::catalog::{CatalogError, LoadedTable};
 use crate::commit::{self, CommitError, CommitPolicy, EpochCommit, RunMarker};
 use crate::distribute::{Dispatcher, DistributeError, Drained};
-use crate::plan::{self, Epoch, Nothing, PlanSummary, Range};
+use crate::plan::{self, Epoch, Nothing, PlanSummary, Range, Together};
 
 /// Scan tasks between planner and dispatcher; more would only hold memory, since the dispatcher has a queue of its own.
 const TASKS_BETWEEN: usize = 16;
@@ -273,7 +273,7 @@ impl Carrier<'_> {
             Ok::<_, JobError>(summary)
         };
         let mut planning = pin!(planning);
-        let mut distributing = pin!(self.dispatcher.run_epoch(Arc::new(self.context(id)?), taken));
+        let mut distributing = pin!(self.dispatcher.run_epoch(Arc::new(self.context(id, epoch)?), taken));
         // A plan that fails drops the other future, which takes the leases back; a task that fails ends planning. Neither
         // alone is a success: outputs count only when the plan they belong to is whole.
         let output = tokio::select! {
@@ -313,13 +313,17 @@ impl Carrier<'_> {
         Ok(())
     }
 
-    fn context(&self, epoch: EpochId) -> Result<EpochContext, JobError> {
+    fn context(&self, id: EpochId, epoch: &Epoch) -> Result<EpochContext, JobError> {
         let prepared = &self.prepared;
         let metadata = &self.table.metadata;
+        let change_ordinal = self.change_ordinal()?;
+        let changelog =
+            prepared.changelog.as_ref().map(|shape| shape.of_commit(prepared.commit_of(epoch, change_ordinal)));
         Ok(EpochContext {
             job: prepared.job.name.clone(),
             run: self.run.clone(),
-            epoch,
+            epoch: id,
+            changelog,
             source: SourceContext {
                 table: prepared.source_name(),
                 read_schema: prepared.read_schema.clone(),
@@ -341,6 +345,12 @@ impl Carrier<'_> {
         })
     }
 
+    /// The number of the snapshot whose changes come next, as the target itself has it.
+    fn change_ordinal(&self) -> Result<i32, JobError> {
+        let checkpoint = commit::find_checkpoint(&self.table.metadata, &self.prepared.job.name)?;
+        Ok(checkpoint.map_or(0, |checkpoint| checkpoint.next_change_ordinal))
+    }
+
     async fn commit(
         &mut self,
         id: EpochId,
@@ -360,6 +370,7 @@ impl Carrier<'_> {
             source_snapshot_id: epoch.through,
             source_sequence_number: sequence_number(source, epoch.through),
             mirror_hash: prepared.mirror_hash.clone(),
+            next_change_ordinal: self.change_ordinal()?.saturating_add(i32::from(!epoch.rewrites_only)),
             data_location: commit::data_location(&self.table.metadata),
             staged,
         };
@@ -455,7 +466,28 @@ impl Prepared {
             after: epoch.through,
             read_schema: self.read_schema.clone(),
             key: self.read_key.clone(),
+            together: self.together(),
+            partition_type: self.changelog.as_ref().map(|shape| shape.partition_type.clone()),
             options: plan::PlanOptions::of_table(&self.source.metadata),
+        }
+    }
+
+    /// Which differences the planner puts together.
+    fn together(&self) -> Together {
+        match &self.changelog {
+            Some(shape) if shape.has_change_type => Together::Changes(shape.identity.clone()),
+            _ => Together::CarryOver,
+        }
+    }
+
+    /// The snapshot that an epoch's changes are of.
+    fn commit_of(&self, epoch: &Epoch, change_ordinal: i32) -> SourceCommit {
+        let snapshot = self.source.metadata.snapshot_by_id(epoch.through.0);
+        SourceCommit {
+            snapshot_id: epoch.through,
+            sequence_number: sequence_number(&self.source.metadata, epoch.through),
+            timestamp_ms: snapshot.map_or(0, |snapshot| snapshot.timestamp_ms()),
+            change_ordinal,
         }
     }
 
@@ -463,6 +495,9 @@ impl Prepared {
     pub(super) fn check_task(&self, task: &ScanTask) -> Result<(), JobError> {
         let going = task.differences.iter().find(|difference| difference.before != Side::Absent);
         match (going, self.job.target.mode) {
+            (Some(_), TargetMode::Append) if self.changelog.as_ref().is_some_and(|shape| shape.has_change_type) => {
+                Ok(())
+            }
             (Some(difference), TargetMode::Append) => {
                 Err(JobError::AppendOnly { table: self.source_name(), file: difference.file.location.clone() })
             }

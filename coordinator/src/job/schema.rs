@@ -35,7 +35,7 @@ pub(super) fn read_schema(source: &Schema, target: &Schema) -> Result<Schema, Mi
     build(source.schema_id(), fields)
 }
 
-fn build(schema_id: i32, fields: Vec<NestedFieldRef>) -> Result<Schema, Misfit> {
+pub(super) fn build(schema_id: i32, fields: Vec<NestedFieldRef>) -> Result<Schema, Misfit> {
     let built = Schema::builder().with_schema_id(schema_id).with_fields(fields).build();
     built.map_err(|error| Misfit { column: "*".into(), problem: error.to_string() })
 }
@@ -204,7 +204,7 @@ pub(super) fn key_fields(schema: &Schema, named: &[String]) -> Result<Vec<i32>, 
     named.iter().map(|name| key_field(named_field(schema, name)?)).collect()
 }
 
-const NESTED_KEY: &str = "a key column must stand at the top level; name others in target.equality_columns";
+const NESTED_KEY: &str = "a key column must stand at the top level; name others";
 
 fn named_field<'a>(schema: &'a Schema, name: &str) -> Result<&'a NestedField, Misfit> {
     let fields = schema.as_struct().fields();

@@ -6,8 +6,8 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures::TryStreamExt;
-use iceberg::spec::{ManifestContentType, ManifestFile};
-use iceferry_common::model::ScanTask;
+use iceberg::spec::{ManifestContentType, ManifestFile, TableMetadata, Transform};
+use iceferry_common::model::{Identity, ScanTask};
 use tokio::sync::mpsc;
 
 use super::entry::{DataEntry, Decoding, DeleteEntry, Scope};
@@ -16,7 +16,7 @@ use super::manifests::{self, Manifests, Named, Reader};
 use super::pack::Packer;
 use super::planner::{Planner, Stop};
 use super::reach::{Deletes, State};
-use super::{PlanRequest, PlanSummary};
+use super::{PlanRequest, PlanSummary, Together};
 
 /// Columns whose bounds are compared when there is no key.
 const COLUMNS_WITHOUT_KEY_MAX: usize = 4;
@@ -58,7 +58,8 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
     let data = manifests::compare(data_before, data_after).map_err(of_table)?;
     let delete_manifests = manifests::compare(deletes_before, deletes_after).map_err(of_table)?;
 
-    let decoding = Arc::new(Decoding::new(&request.metadata, Arc::clone(&request.read_schema)));
+    let decoding =
+        Arc::new(Decoding::new(&request.metadata, Arc::clone(&request.read_schema), request.partition_type.clone()));
     let deletes = read_deletes(&reader, &decoding, &data, delete_manifests, summary).await?;
     let group_columns = group_columns(request, &decoding);
     let mut columns = decoding.comparable(&deletes.equality_columns().into_iter().collect::<Vec<_>>());
@@ -82,6 +83,8 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
         tasks,
         summary,
         files_seen: 0,
+        together: &request.together,
+        waiting: Vec::new(),
     };
     let decode = Arc::new(move |file: &ManifestFile, manifest: &iceberg::spec::Manifest| {
         decoding.data(file, manifest, &columns)
@@ -98,8 +101,10 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
         }
     }
 
-    // Files that came wait for those that went, if some may have gone: they may be a rewrite of each other.
-    let may_have_removed = !only_before.is_empty();
+    // Files that came wait for those that went, if some may have gone: they may be a rewrite of each other. In a changelog
+    // they wait for files that got other deletes as well.
+    let is_changelog = matches!(request.together, Together::Changes(_));
+    let may_meet = !only_before.is_empty() || (is_changelog && deletes.changed().next().is_some());
     let mut added = Vec::new();
     let mut live_after = Paths::default();
     planner.summary.manifests_opened += data.after_only.len() as u64;
@@ -109,7 +114,7 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
             live_after.add(&entry.path).map_err(of_table)?;
             match only_before.remove(&entry.path) {
                 Some(earlier) => planner.in_both(&earlier, entry).await?,
-                None if may_have_removed => added.push(entry),
+                None if may_meet => added.push(entry),
                 None => planner.added(&entry).await?,
             }
         }
@@ -127,7 +132,13 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
 
     let mut removed: Vec<DataEntry> = only_before.into_values().collect();
     removed.sort_by(|a, b| a.path.cmp(&b.path));
-    planner.rewritten(&removed, &added, &group_columns).await?;
+    match &request.together {
+        Together::CarryOver => planner.rewritten(&removed, &added, &group_columns).await?,
+        Together::Changes(identity) => {
+            let by_partition = rows_stay_in_partition(identity, &request.metadata);
+            planner.changes(removed, added, &group_columns, by_partition).await?;
+        }
+    }
     planner.finish().await
 }
 
@@ -138,12 +149,28 @@ fn holds_live_entries(manifest: &Named) -> bool {
 
 /// The columns by which a row that a rewrite carried over would be known: the key, or else the first ones.
 fn group_columns(request: &PlanRequest, decoding: &Decoding) -> Vec<i32> {
+    if request.together == Together::Changes(Identity::RowId) {
+        // An update may change every column.
+        return Vec::new();
+    }
     if !request.key.is_empty() {
         return decoding.comparable(&request.key);
     }
     let fields = request.read_schema.as_struct().fields().iter().filter(|field| field.field_type.is_primitive());
     let columns: Vec<i32> = fields.map(|field| field.id).take(COLUMNS_WITHOUT_KEY_MAX).collect();
     decoding.comparable(&columns)
+}
+
+/// Whether the two sides of a change are in one partition of each spec: equal rows are, and rows of one key when the key
+/// has all columns that the specs partition by.
+fn rows_stay_in_partition(identity: &Identity, table: &TableMetadata) -> bool {
+    match identity {
+        Identity::None => true,
+        Identity::Columns(key) => table.partition_specs_iter().all(|spec| {
+            spec.fields().iter().all(|field| field.transform == Transform::Void || key.contains(&field.source_id))
+        }),
+        Identity::RowId => false,
+    }
 }
 
 /// Reads the delete manifests of both states. A shared one is left out when it can be seen from the lists that it

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use iceberg::spec::{
     DataContentType, DataFileFormat, Manifest, ManifestEntry, ManifestFile, ManifestStatus, PartitionSpec, Schema,
-    TableMetadata,
+    StructType, TableMetadata,
 };
 use iceferry_common::model::{Constant, FileFormat};
 
@@ -31,6 +31,10 @@ pub(super) struct DataEntry {
     pub(super) bounds: Box<[ColumnBounds]>,
     /// Constants of its identity partitions. A problem counts only when the file is to be read.
     pub(super) constants: Result<Vec<Constant>, String>,
+    /// Its partition values, when workers are to know them.
+    pub(super) partition_values: Result<Vec<Constant>, String>,
+    /// The id of its first row, where it has a part in the table's row lineage.
+    pub(super) first_row_id: Option<i64>,
 }
 
 /// A live delete file, or one vector.
@@ -76,14 +80,16 @@ pub(super) struct Decoding {
     /// Columns outside lists, maps and structs.
     top_level: std::collections::HashSet<i32>,
     read_schema: Arc<Schema>,
+    partition_type: Option<StructType>,
 }
 
 impl Decoding {
-    pub(super) fn new(table: &TableMetadata, read_schema: Arc<Schema>) -> Self {
+    pub(super) fn new(table: &TableMetadata, read_schema: Arc<Schema>, partition_type: Option<StructType>) -> Self {
         Self {
             unpartitioned: table.partition_specs_iter().map(|spec| (spec.spec_id(), spec.is_unpartitioned())).collect(),
             top_level: bounds::top_level(table.schemas_iter()),
             read_schema,
+            partition_type,
         }
     }
 
@@ -101,7 +107,9 @@ impl Decoding {
     ) -> Result<Vec<DataEntry>, FileProblem> {
         let spec = manifest.metadata().partition_spec();
         let mut partitions = Partitions::default();
-        live(manifest).map(|entry| self.data_entry(of, spec, entry, columns, &mut partitions)).collect()
+        let mut row_ids = RowIds::new(of);
+        let entry = |entry| self.data_entry(of, spec, entry, columns, &mut partitions, &mut row_ids);
+        live(manifest).map(entry).collect()
     }
 
     fn data_entry(
@@ -111,6 +119,7 @@ impl Decoding {
         entry: &ManifestEntry,
         columns: &[i32],
         partitions: &mut Partitions,
+        row_ids: &mut RowIds,
     ) -> Result<DataEntry, FileProblem> {
         let file = entry.data_file();
         if file.content_type() != DataContentType::Data {
@@ -128,6 +137,11 @@ impl Decoding {
             split_offsets: file.split_offsets().unwrap_or_default().into(),
             bounds: bounds::of_file(file, columns),
             constants: partition::constants(spec, file.partition(), &self.read_schema),
+            partition_values: match &self.partition_type {
+                Some(partition_type) => partition::values(spec, file.partition(), partition_type),
+                None => Ok(Vec::new()),
+            },
+            first_row_id: row_ids.first_of(file.first_row_id(), file.record_count()),
         })
     }
 
@@ -197,6 +211,28 @@ impl Decoding {
             record_count: file.record_count(),
             scope,
         })
+    }
+}
+
+/// Ids of first rows that the entries of a manifest inherit from it, one after another (spec, first row id inheritance).
+/// In a manifest without one no file has one.
+struct RowIds {
+    next: Option<i64>,
+}
+
+impl RowIds {
+    fn new(of: &ManifestFile) -> Self {
+        Self { next: of.first_row_id.and_then(|first| i64::try_from(first).ok()) }
+    }
+
+    /// The first row's id of the next live entry, which may have its own.
+    fn first_of(&mut self, own: Option<i64>, record_count: u64) -> Option<i64> {
+        let next = self.next?;
+        if own.is_some() {
+            return own;
+        }
+        self.next = i64::try_from(record_count).ok().and_then(|count| next.checked_add(count));
+        Some(next)
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::bounds;
 use super::entry::DataEntry;
+use super::planner::Waiting;
 
 /// Pairs of files that are compared at most for one set of files; beyond it they go straight through, which is right as
 /// well.
@@ -68,6 +69,61 @@ pub(super) fn group(removed: &[&DataEntry], added: &[&DataEntry], columns: &[i32
         }
     }
     grouping
+}
+
+/// A difference as grouping sees it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Change<'a> {
+    pub(super) entry: &'a DataEntry,
+    /// Rows of it may go.
+    pub(super) goes: bool,
+    /// Rows of it may come.
+    pub(super) comes: bool,
+}
+
+impl<'a> Change<'a> {
+    pub(super) fn of(waiting: &'a Waiting) -> Self {
+        Self { entry: &waiting.entry, goes: waiting.goes, comes: waiting.comes }
+    }
+
+    /// Whether one may hold a row that went and the other the same one that came.
+    fn may_meet(&self, other: &Self, columns: &[i32], by_partition: bool) -> bool {
+        let sides_meet = (self.goes && other.comes) || (self.comes && other.goes);
+        let (one, other) = (self.entry, other.entry);
+        let apart =
+            by_partition && one.partition.spec_id == other.partition.spec_id && one.partition != other.partition;
+        sides_meet && !apart && bounds::may_share(&one.bounds, &other.bounds, columns)
+    }
+}
+
+/// Differences in groups, as indexes in ascending order: those of different groups have no row in common, told by the
+/// bounds of `columns` and, where a row cannot move between partitions, by these. When there are too many pairs to
+/// compare, all are one group.
+pub(super) fn changes(items: &[Change<'_>], columns: &[i32], by_partition: bool) -> Vec<Vec<usize>> {
+    let going: Vec<usize> = (0..items.len()).filter(|item| items[*item].goes).collect();
+    let coming: Vec<usize> = (0..items.len()).filter(|item| items[*item].comes).collect();
+    let mut components = Components::new(items.len());
+    if going.len().saturating_mul(coming.len()) > COMPARISONS_MAX {
+        (1..items.len()).for_each(|item| components.join(0, item));
+    } else {
+        for one in &going {
+            for other in &coming {
+                if one != other && items[*one].may_meet(&items[*other], columns, by_partition) {
+                    components.join(*one, *other);
+                }
+            }
+        }
+    }
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    let mut place_of_root = HashMap::new();
+    for item in 0..items.len() {
+        let place = *place_of_root.entry(components.root(item)).or_insert_with(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        groups[place].push(item);
+    }
+    groups
 }
 
 /// Sets of files that are surely apart from each other: the partitions, when all files have one spec.

@@ -20,8 +20,8 @@ mod reach;
 #[cfg(test)]
 mod tests;
 
-use iceberg::spec::{SchemaRef, TableMetadata, TableMetadataRef};
-use iceferry_common::model::{ScanTask, SnapshotId};
+use iceberg::spec::{SchemaRef, StructType, TableMetadata, TableMetadataRef};
+use iceferry_common::model::{Identity, ScanTask, SnapshotId};
 use iceferry_common::storage::Storage;
 use serde::Serialize;
 use tokio::sync::mpsc;
@@ -46,8 +46,22 @@ pub struct PlanRequest {
     pub read_schema: SchemaRef,
     /// Key columns as field ids of the table; may be empty. Files whose keys may overlap are looked at together.
     pub key: Vec<i32>,
+    /// Which differences have to be in one task.
+    pub together: Together,
+    /// The fields of all partition specs, when workers are to know each file's partition.
+    pub partition_type: Option<StructType>,
     /// Sizes and bounds.
     pub options: PlanOptions,
+}
+
+/// Which file differences come into one task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Together {
+    /// Files that may be a rewrite of each other, where that is cheap: rows that were carried over need not be staged
+    /// then. For a mirror, which is right without it as well.
+    CarryOver,
+    /// All that may hold both sides of a change, always: a changelog is wrong without it. Rows are told by the identity.
+    Changes(Identity),
 }
 
 /// Sizes and bounds of planning.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use iceferry_common::model::{CarryOver, FileDifference, ScanTask, Side, Split, TaskId};
+use iceferry_common::model::{FileDifference, Resolution, ScanTask, Side, Split, TaskId};
 
 use super::reach::Deletes;
 
@@ -138,7 +138,7 @@ pub(super) fn task(
     id: TaskId,
     mut differences: Vec<FileDifference>,
     deletes: &Deletes,
-    carry_over: CarryOver,
+    resolution: Resolution,
 ) -> ScanTask {
     let mut places = HashMap::new();
     let mut files = Vec::new();
@@ -153,7 +153,7 @@ pub(super) fn task(
             }
         }
     }
-    ScanTask { id, differences, deletes: files, carry_over }
+    ScanTask { id, differences, deletes: files, resolution }
 }
 
 #[cfg(test)]
@@ -204,6 +204,10 @@ mod tests {
             size_bytes,
             record_count: 1,
             constants: Vec::new(),
+            sequence_number: 0,
+            first_row_id: None,
+            spec_id: 0,
+            partition: Vec::new(),
         };
         FileDifference { file, split: None, before: Side::Absent, after: Side::Present(Vec::new()) }
     }

@@ -2,7 +2,7 @@
 //! the constants that identity partitions give to their columns.
 
 use iceberg::spec::{
-    FieldSummary, Literal, PartitionSpec, PrimitiveLiteral, PrimitiveType, Schema, Struct, Transform, Type,
+    FieldSummary, Literal, PartitionSpec, PrimitiveLiteral, PrimitiveType, Schema, Struct, StructType, Transform, Type,
 };
 use iceferry_common::model::Constant;
 
@@ -92,6 +92,28 @@ fn integer(bytes: &[u8]) -> Option<i64> {
         8 => bytes.try_into().ok().map(i64::from_le_bytes),
         _ => None,
     }
+}
+
+/// A file's partition values by partition field id, in the types of `partition_type`, which has the fields of all specs.
+/// The error names the field that cannot be widened.
+pub(super) fn values(
+    spec: &PartitionSpec,
+    tuple: &Struct,
+    partition_type: &StructType,
+) -> Result<Vec<Constant>, String> {
+    let mut values = Vec::new();
+    for (field, value) in spec.fields().iter().zip(tuple.iter()) {
+        let Some(wanted) = partition_type.field_by_id(field.field_id) else { continue };
+        let unreadable =
+            || format!("the partition value of field {:?} cannot be read as {}", field.name, wanted.field_type);
+        let value = match value {
+            None => None,
+            Some(Literal::Primitive(literal)) => Some(widened(literal, &wanted.field_type).ok_or_else(unreadable)?),
+            Some(_) => return Err(unreadable()),
+        };
+        values.push(Constant { field_id: field.field_id, value });
+    }
+    Ok(values)
 }
 
 /// The constants that the identity partitions of a file give to columns of the read schema, in the read schema's types.

@@ -3,16 +3,16 @@
 use std::collections::HashSet;
 
 use iceferry_common::model::{
-    CarryOver, Constant, DataFile, DeleteKind, FileDifference, FileFormat, ScanTask, Side, TaskId,
+    Constant, DataFile, DeleteKind, FileDifference, FileFormat, Identity, Resolution, ScanTask, Side, TaskId,
 };
 use tokio::sync::mpsc;
 
 use super::entry::{DataEntry, DeleteEntry};
 use super::error::{FileProblem, PlanError};
-use super::group;
+use super::group::{self, Change};
 use super::pack::{self, Packer};
 use super::reach::{DeleteId, DeleteIndex, Deletes, State};
-use super::{PlanOptions, PlanSummary};
+use super::{PlanOptions, PlanSummary, Together};
 
 /// Files that are looked at before other work gets its turn on this thread.
 const FILES_PER_TURN: usize = 256;
@@ -45,6 +45,17 @@ pub(super) struct Planner<'a> {
     pub(super) tasks: mpsc::Sender<ScanTask>,
     pub(super) summary: &'a mut PlanSummary,
     pub(super) files_seen: usize,
+    pub(super) together: &'a Together,
+    /// Differences of a changelog that wait for those that may hold the other side of a change.
+    pub(super) waiting: Vec<Waiting>,
+}
+
+/// A difference, and what kinds of change it may give.
+pub(super) struct Waiting {
+    pub(super) entry: DataEntry,
+    pub(super) difference: FileDifference,
+    pub(super) goes: bool,
+    pub(super) comes: bool,
 }
 
 impl Planner<'_> {
@@ -104,8 +115,65 @@ impl Planner<'_> {
         }
         self.summary.files_changed += 1;
         self.summary.records_changed += entry.record_count;
+        let goes = after.iter().any(|delete| !before.contains(delete));
+        let comes = before.iter().any(|delete| !after.contains(delete));
         let difference = self.difference(entry, Side::Present(before), Side::Present(after))?;
-        self.keep(entry, difference).await
+        match self.together {
+            Together::CarryOver => self.keep(entry, difference).await,
+            Together::Changes(_) => {
+                self.waiting.push(Waiting { entry: entry.clone(), difference, goes, comes });
+                Ok(())
+            }
+        }
+    }
+
+    /// All that differs, for a changelog: what may hold both sides of a change becomes one task, whatever its size.
+    pub(super) async fn changes(
+        &mut self,
+        removed: Vec<DataEntry>,
+        added: Vec<DataEntry>,
+        columns: &[i32],
+        by_partition: bool,
+    ) -> Result<(), Stop> {
+        let mut items = std::mem::take(&mut self.waiting);
+        for entry in removed {
+            let difference = self.as_removed(&entry)?;
+            items.push(Waiting { entry, difference, goes: true, comes: false });
+        }
+        for entry in added {
+            let difference = self.as_added(&entry)?;
+            items.push(Waiting { entry, difference, goes: false, comes: true });
+        }
+        let resolution = match self.together {
+            Together::Changes(Identity::None) | Together::CarryOver => Resolution::CarryOver,
+            Together::Changes(Identity::Columns(_) | Identity::RowId) => Resolution::Updates,
+        };
+        let mut items: Vec<Option<Waiting>> = items.into_iter().map(Some).collect();
+        let changes: Vec<Change<'_>> = items.iter().flatten().map(Change::of).collect();
+        let groups = group::changes(&changes, columns, by_partition);
+        let mut packer = Packer::new(
+            self.options.split_bytes,
+            self.options.open_file_cost_bytes,
+            self.options.differences_per_task_max,
+        );
+        for indexes in groups {
+            let group: Vec<Waiting> = indexes.into_iter().filter_map(|index| items[index].take()).collect();
+            let may_meet = group.iter().any(|item| item.goes) && group.iter().any(|item| item.comes);
+            if may_meet {
+                let differences = group.into_iter().map(|item| item.difference).collect();
+                if let Some(full) = packer.add(differences) {
+                    self.send(full, resolution).await?;
+                }
+            } else {
+                for item in group {
+                    self.keep(&item.entry, item.difference).await?;
+                }
+            }
+        }
+        for rest in packer.finish() {
+            self.send(rest, resolution).await?;
+        }
+        Ok(())
     }
 
     /// Files that went and files that came, where the latter may be a rewrite of the former.
@@ -144,7 +212,7 @@ impl Planner<'_> {
             if bytes <= bytes_max && unit.len() <= self.options.differences_per_task_max {
                 let unit = unit.into_iter().map(|(_, difference)| difference).collect();
                 if let Some(full) = cancelling.add(unit) {
-                    self.send(full, CarryOver::Cancel).await?;
+                    self.send(full, Resolution::CarryOver).await?;
                 }
             } else {
                 for (entry, difference) in unit {
@@ -153,7 +221,7 @@ impl Planner<'_> {
             }
         }
         for rest in cancelling.finish() {
-            self.send(rest, CarryOver::Cancel).await?;
+            self.send(rest, Resolution::CarryOver).await?;
         }
         Ok(())
     }
@@ -170,6 +238,8 @@ impl Planner<'_> {
     fn difference(&mut self, entry: &DataEntry, before: Side, after: Side) -> Result<FileDifference, Stop> {
         let refused = |problem: FileProblem| Stop::from(problem.of_table(self.table));
         let constants = readable(entry).map_err(refused)?;
+        let partition = entry.partition_values.clone();
+        let partition = partition.map_err(|problem| refused(FileProblem::refused(&entry.path, problem)))?;
         for side in [&before, &after] {
             let Side::Present(ids) = side else { continue };
             for id in ids {
@@ -192,6 +262,10 @@ impl Planner<'_> {
             size_bytes: entry.size_bytes,
             record_count: entry.record_count,
             constants,
+            sequence_number: entry.sequence,
+            first_row_id: entry.first_row_id,
+            spec_id: entry.partition.spec_id,
+            partition,
         };
         Ok(FileDifference { file, split: None, before, after })
     }
@@ -207,17 +281,17 @@ impl Planner<'_> {
         }
         for part in parts {
             if let Some(full) = self.keep.add(vec![part]) {
-                self.send(full, CarryOver::Keep).await?;
+                self.send(full, Resolution::Keep).await?;
             }
         }
         Ok(())
     }
 
-    async fn send(&mut self, differences: Vec<FileDifference>, carry_over: CarryOver) -> Result<(), Stop> {
-        let task = pack::task(TaskId(self.summary.tasks), differences, self.deletes, carry_over);
+    async fn send(&mut self, differences: Vec<FileDifference>, resolution: Resolution) -> Result<(), Stop> {
+        let task = pack::task(TaskId(self.summary.tasks), differences, self.deletes, resolution);
         self.tasks.send(task).await.map_err(|_| Stop::NobodyThere)?;
         self.summary.tasks += 1;
-        if carry_over == CarryOver::Cancel {
+        if resolution != Resolution::Keep {
             self.summary.tasks_cancelling += 1;
         }
         Ok(())
@@ -226,7 +300,7 @@ impl Planner<'_> {
     pub(super) async fn finish(mut self) -> Result<(), Stop> {
         let keep = std::mem::replace(&mut self.keep, Packer::new(0, 0, 1));
         for rest in keep.finish_balanced(self.options.slots) {
-            self.send(rest, CarryOver::Keep).await?;
+            self.send(rest, Resolution::Keep).await?;
         }
         Ok(())
     }

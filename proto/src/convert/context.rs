@@ -22,6 +22,7 @@ impl TryFrom<&EpochContext> for wire::EpochContext {
             epoch: context.epoch.0,
             source: Some((&context.source).try_into()?),
             target: Some((&context.target).try_into()?),
+            changelog: context.changelog.as_ref().map(TryInto::try_into).transpose()?,
         })
     }
 }
@@ -44,6 +45,7 @@ impl TryFrom<wire::EpochContext> for EpochContext {
             epoch: EpochId(context.epoch),
             source: required(context.source, message, "source")?.try_into()?,
             target: required(context.target, message, "target")?.try_into()?,
+            changelog: context.changelog.map(TryInto::try_into).transpose()?,
         })
     }
 }
@@ -200,14 +202,22 @@ impl TryFrom<wire::MetricsMode> for MetricsMode {
 
 /// The schema as Iceberg JSON. It is read back here, once an epoch: a default value that JSON cannot carry would else
 /// reach the worker as no default at all.
-fn schema_to_json(schema: &SchemaRef, message: &'static str, field: &'static str) -> Result<String, ConvertError> {
+pub(super) fn schema_to_json(
+    schema: &SchemaRef,
+    message: &'static str,
+    field: &'static str,
+) -> Result<String, ConvertError> {
     let unwritable = |problem| ConvertError::Unwritable { message, field, problem };
     let json = serde_json::to_string(schema.as_ref()).map_err(|error| unwritable(error.to_string()))?;
     let back = serde_json::from_str::<Schema>(&json).map_err(|error| unwritable(error.to_string()))?;
     if back == **schema { Ok(json) } else { Err(unwritable("its JSON reads back as another schema".to_owned())) }
 }
 
-fn schema_from_json(json: String, message: &'static str, field: &'static str) -> Result<SchemaRef, ConvertError> {
+pub(super) fn schema_from_json(
+    json: String,
+    message: &'static str,
+    field: &'static str,
+) -> Result<SchemaRef, ConvertError> {
     let json = required_text(json, message, field)?;
     let schema = serde_json::from_str::<Schema>(&json);
     schema.map(Arc::new).map_err(|source| ConvertError::Json { message, field, source })

@@ -3,6 +3,7 @@
 //!
 //! Proto3 cannot tell a missing text from an empty one, so a text that must not be empty is missing when it is.
 
+mod changelog;
 mod context;
 mod error;
 mod message;

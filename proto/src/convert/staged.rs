@@ -68,14 +68,14 @@ impl TryFrom<wire::StagedFile> for StagedFile {
 
 impl From<RowCounts> for wire::RowCounts {
     fn from(rows: RowCounts) -> Self {
-        let RowCounts { read, inserted, deleted, carried_over, bytes_read, bytes_written } = rows;
-        Self { read, inserted, deleted, carried_over, bytes_read, bytes_written }
+        let RowCounts { read, inserted, deleted, updated, carried_over, bytes_read, bytes_written } = rows;
+        Self { read, inserted, deleted, updated, carried_over, bytes_read, bytes_written }
     }
 }
 
 impl From<wire::RowCounts> for RowCounts {
     fn from(rows: wire::RowCounts) -> Self {
-        let wire::RowCounts { read, inserted, deleted, carried_over, bytes_read, bytes_written } = rows;
-        Self { read, inserted, deleted, carried_over, bytes_read, bytes_written }
+        let wire::RowCounts { read, inserted, deleted, updated, carried_over, bytes_read, bytes_written } = rows;
+        Self { read, inserted, deleted, updated, carried_over, bytes_read, bytes_written }
     }
 }

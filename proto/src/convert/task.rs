@@ -1,7 +1,7 @@
 //! Scan tasks.
 
 use iceferry_common::model::{
-    CarryOver, Constant, DataFile, DeleteFile, DeleteKind, FileDifference, FileFormat, ScanTask, Side, Split, TaskId,
+    Constant, DataFile, DeleteFile, DeleteKind, FileDifference, FileFormat, Resolution, ScanTask, Side, Split, TaskId,
 };
 
 use super::{ConvertError, required, required_text};
@@ -13,10 +13,12 @@ impl From<&ScanTask> for wire::ScanTask {
             id: task.id.0,
             differences: task.differences.iter().map(Into::into).collect(),
             deletes: task.deletes.iter().map(Into::into).collect(),
-            cancel_carry_over: match task.carry_over {
-                CarryOver::Cancel => true,
-                CarryOver::Keep => false,
-            },
+            resolution: match task.resolution {
+                Resolution::Keep => wire::Resolution::Keep,
+                Resolution::CarryOver => wire::Resolution::CarryOver,
+                Resolution::Updates => wire::Resolution::Updates,
+            }
+            .into(),
         }
     }
 }
@@ -31,8 +33,17 @@ impl TryFrom<wire::ScanTask> for ScanTask {
         for side in differences.iter().flat_map(|difference| [&difference.before, &difference.after]) {
             check_side(side, deletes.len())?;
         }
-        let carry_over = if task.cancel_carry_over { CarryOver::Cancel } else { CarryOver::Keep };
-        Ok(Self { id: TaskId(task.id), differences, deletes, carry_over })
+        let message = "ScanTask";
+        let resolution = match wire::Resolution::try_from(task.resolution) {
+            Ok(wire::Resolution::Keep) => Resolution::Keep,
+            Ok(wire::Resolution::CarryOver) => Resolution::CarryOver,
+            Ok(wire::Resolution::Updates) => Resolution::Updates,
+            Ok(wire::Resolution::Unspecified) => return Err(ConvertError::Missing { message, field: "resolution" }),
+            Err(_) => {
+                return Err(ConvertError::UnknownValue { message, field: "resolution", value: task.resolution });
+            }
+        };
+        Ok(Self { id: TaskId(task.id), differences, deletes, resolution })
     }
 }
 
@@ -108,6 +119,10 @@ impl From<&DataFile> for wire::DataFile {
             size_bytes: file.size_bytes,
             record_count: file.record_count,
             constants: file.constants.iter().map(Into::into).collect(),
+            sequence_number: file.sequence_number,
+            first_row_id: file.first_row_id,
+            spec_id: file.spec_id,
+            partition: file.partition.iter().map(Into::into).collect(),
         }
     }
 }
@@ -123,6 +138,10 @@ impl TryFrom<wire::DataFile> for DataFile {
             size_bytes: file.size_bytes,
             record_count: file.record_count,
             constants: file.constants.into_iter().map(Into::into).collect(),
+            sequence_number: file.sequence_number,
+            first_row_id: file.first_row_id,
+            spec_id: file.spec_id,
+            partition: file.partition.into_iter().map(Into::into).collect(),
         })
     }
 }

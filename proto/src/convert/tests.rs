@@ -40,6 +40,7 @@ fn context() -> EpochContext {
         job: "orders".parse().unwrap(),
         run: RunId::new(),
         epoch: EpochId(5),
+        changelog: None,
         source: SourceContext {
             table: "sales.orders".into(),
             read_schema: Arc::new(schema()),
@@ -73,6 +74,20 @@ fn context() -> EpochContext {
     }
 }
 
+fn changelog(identity: Identity, duplicate_keys: DuplicateKeys) -> Changelog {
+    let commit =
+        SourceCommit { snapshot_id: SnapshotId(-9), sequence_number: 1 << 40, timestamp_ms: 5, change_ordinal: 7 };
+    let field = NestedField::optional(1000, "region", Type::Primitive(PrimitiveType::String));
+    Changelog {
+        commit,
+        metadata_columns: MetadataColumn::ALL.to_vec(),
+        partition_type: StructType::new(vec![Arc::new(field)]),
+        identity,
+        duplicate_keys,
+        columns: vec![ColumnSource::Read(3), ColumnSource::Metadata(9), ColumnSource::ChangeType],
+    }
+}
+
 fn task() -> ScanTask {
     let delete = |location: &str, format, kind| DeleteFile {
         location: location.into(),
@@ -91,6 +106,10 @@ fn task() -> ScanTask {
             Constant { field_id: 5, value: Some(vec![]) },
             Constant { field_id: 6, value: Some(vec![0, 255]) },
         ],
+        sequence_number: 1 << 40,
+        first_row_id: (format == FileFormat::Parquet).then_some(1 << 41),
+        spec_id: 3,
+        partition: vec![Constant { field_id: 1000, value: Some(vec![7]) }],
     };
     ScanTask {
         id: TaskId(u64::MAX),
@@ -119,12 +138,12 @@ fn task() -> ScanTask {
             delete("/d/1.puffin", FileFormat::Puffin, DeleteKind::Vector { offset: 4, length: 40 }),
             delete("/d/2.avro", FileFormat::Avro, DeleteKind::Equality { field_ids: vec![1, 6] }),
         ],
-        carry_over: CarryOver::Cancel,
+        resolution: Resolution::CarryOver,
     }
 }
 
 fn rows() -> RowCounts {
-    RowCounts { read: 1, inserted: 2, deleted: 3, carried_over: 4, bytes_read: 5, bytes_written: 6 }
+    RowCounts { read: 1, inserted: 2, deleted: 3, updated: 7, carried_over: 4, bytes_read: 5, bytes_written: 6 }
 }
 
 fn output() -> TaskOutput {
@@ -176,9 +195,10 @@ fn to_worker() -> Vec<ToWorker> {
             parquet: ParquetSettings { compression_level: None, ..context().target.parquet },
             ..context().target
         },
+        changelog: Some(changelog(Identity::Columns(vec![1, 4]), DuplicateKeys::Fail)),
         ..context()
     };
-    let plain = ScanTask { carry_over: CarryOver::Keep, ..task() };
+    let plain = ScanTask { resolution: Resolution::Keep, ..task() };
     let lease = |task| Lease { lease: LeaseId(9), epoch: EpochId(5), attempt: Attempt(1), task: Arc::new(task) };
     vec![
         ToWorker::Welcome(Welcome { coordinator: "c".into(), heartbeat_ms: 1, lease_timeout_ms: 30_000 }),

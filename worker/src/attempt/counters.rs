@@ -10,6 +10,7 @@ pub struct Counters {
     read: AtomicU64,
     inserted: AtomicU64,
     deleted: AtomicU64,
+    updated: AtomicU64,
     carried_over: AtomicU64,
     bytes_read: AtomicU64,
     bytes_written: AtomicU64,
@@ -22,6 +23,7 @@ impl Counters {
         self.read.store(rows.read, Ordering::Relaxed);
         self.inserted.store(rows.inserted, Ordering::Relaxed);
         self.deleted.store(rows.deleted, Ordering::Relaxed);
+        self.updated.store(rows.updated, Ordering::Relaxed);
         self.carried_over.store(rows.carried_over, Ordering::Relaxed);
         self.bytes_read.store(rows.bytes_read, Ordering::Relaxed);
         self.bytes_written.store(rows.bytes_written, Ordering::Relaxed);
@@ -39,6 +41,7 @@ impl Counters {
             read: self.read.load(Ordering::Relaxed),
             inserted: self.inserted.load(Ordering::Relaxed),
             deleted: self.deleted.load(Ordering::Relaxed),
+            updated: self.updated.load(Ordering::Relaxed),
             carried_over: self.carried_over.load(Ordering::Relaxed),
             bytes_read: self.bytes_read.load(Ordering::Relaxed),
             bytes_written: self.bytes_written.load(Ordering::Relaxed),

@@ -5,15 +5,19 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use iceferry_common::fault::Class;
-use iceferry_common::model::{Attempt, EpochContext, RowCounts, ScanTask, Side, TargetMode, TaskOutput};
+use iceferry_common::model::{
+    Attempt, Changelog, DuplicateKeys, EpochContext, Identity, MetadataColumn, Resolution, RowCounts, ScanTask, Side,
+    TargetMode, TaskOutput,
+};
 use iceferry_common::storage::Storage;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use super::{AttemptError, Counters, Runner};
+use crate::ChangeBatch;
 use crate::read::{ReadError, ReadOptions, TaskReader};
 use crate::stage::{StageOptions, Stager};
-use crate::{ChangeBatch, tag};
+use crate::tag::{self, Pairing, Tagging};
 
 /// Reads, tags and stages, each attempt within its share of the worker's memory.
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +51,36 @@ impl PipelineRunner {
         }
     }
 
+    /// A quarter of a slot is for rows that are compared with others.
+    fn tagging(&self, context: &EpochContext, resolution: Resolution, key: Vec<usize>) -> Tagging {
+        let fields = context.source.read_schema.as_struct().fields();
+        let pairing = |changelog: &Changelog| {
+            let columns = match &changelog.identity {
+                Identity::None => Vec::new(),
+                Identity::Columns(ids) => {
+                    ids.iter().filter_map(|id| fields.iter().position(|field| field.id == *id)).collect()
+                }
+                Identity::RowId => {
+                    let place = changelog.metadata_columns.iter().position(|column| *column == MetadataColumn::RowId);
+                    place.map(|place| fields.len() + place).into_iter().collect()
+                }
+            };
+            Pairing {
+                columns,
+                nulls_pair: changelog.identity != Identity::RowId,
+                duplicates: changelog.duplicate_keys == DuplicateKeys::Pair,
+            }
+        };
+        Tagging {
+            table: context.source.table.clone(),
+            resolution,
+            compared: fields.len(),
+            key,
+            changelog: context.changelog.as_ref().map(pairing),
+            memory_bytes_max: self.slot_memory_bytes / 4,
+        }
+    }
+
     /// One try, on a thread that may block. What it staged is removed unless it succeeds.
     fn run_blocking(
         self,
@@ -64,7 +98,8 @@ impl PipelineRunner {
         let plain_columns = RefCell::new(Vec::new());
         let reader =
             Counted { reader: reader.map_err(|error| failed(&error))?, progress, plain_columns: &plain_columns };
-        let mut tagged = tag::tag(&context.source.table, reader, task.carry_over, key, self.slot_memory_bytes / 4);
+        let tagging = self.tagging(&context, task.resolution, key);
+        let mut tagged = tag::tag(reader, tagging);
 
         let target = Storage::new(context.target.storage.clone());
         let options = self.stage_options(&context, task);

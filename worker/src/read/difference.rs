@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use iceferry_common::model::{CarryOver, ScanTask, Side};
+use iceferry_common::model::{Resolution, ScanTask, Side};
 use roaring::RoaringTreemap;
 
 use super::ReadError;
@@ -43,7 +43,7 @@ pub(super) fn steps(task: &ScanTask) -> Result<Vec<Step>, ReadError> {
             }
         }
     }
-    if task.carry_over == CarryOver::Cancel {
+    if task.resolution != Resolution::Keep {
         // Stable: within a change type the order stays.
         steps.sort_by_key(|step| step.change == Change::Insert);
     }

@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `difference`: what differs, in which order | `reader`: goes through the steps of a task |
 //! | `select`: row groups and rows | `rows`: decodes them |
-//! | `file_schema`, `project`, `convert`, `literal`: columns by field id, in the table's types | `footer`: opens a file |
+//! | `file_schema`, `project`, `convert`, `literal`, `metadata`: columns by field id, in the table's types | `footer`: opens a file |
 //! | `vector`, `equality`: what a delete says | `deletes`, `positions`, `delete_columns`: load deletes |
 //! | `blocks`: what to fetch when | `fetch`: asks storage |
 //!
@@ -29,6 +29,7 @@ mod fetch;
 mod file_schema;
 mod footer;
 mod literal;
+mod metadata;
 mod positions;
 mod project;
 mod reader;

@@ -190,7 +190,8 @@ impl<'a> Projection<'a> {
     }
 }
 
-fn constant_value(bytes: &[u8], primitive: &PrimitiveType) -> Result<Literal, String> {
+/// A value of a partition as metadata holds it.
+pub(super) fn constant_value(bytes: &[u8], primitive: &PrimitiveType) -> Result<Literal, String> {
     // The crate slices without looking at the length.
     let fits = match primitive {
         PrimitiveType::Boolean => bytes.len() == 1,

@@ -3,12 +3,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use arrow::array::{BooleanArray, RecordBatch};
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
 use iceberg::arrow::schema_to_arrow_schema;
 use iceberg::spec::NestedFieldRef;
-use iceferry_common::model::{CarryOver, EpochContext, FileDifference, FileFormat, ScanTask, Side};
+use iceferry_common::model::{EpochContext, FileDifference, FileFormat, Resolution, ScanTask, Side};
 use iceferry_common::storage::Storage;
 use parquet::basic::Encoding;
 use parquet::file::metadata::ColumnChunkMetaData;
@@ -20,6 +20,7 @@ use super::difference::{Candidates, DEAD_AFTER, DEAD_BEFORE, Marks, Step, candid
 use super::fetch::{Fetch, Fetcher, FileHandle};
 use super::file_schema::{FallbackIds, FileSchema, Shape};
 use super::footer::{OpenFile, start_tail};
+use super::metadata::{FileMetadata, MetadataColumns};
 use super::project::{Adapter, IfMissing, Projection};
 use super::rows::{FileRows, Request};
 use super::select::{Rows, row_groups};
@@ -42,6 +43,7 @@ pub struct TaskReader {
     ids: FallbackIds,
     all: Wanted,
     key: Option<Wanted>,
+    metadata: Option<MetadataColumns>,
     deletes: Deletes,
     steps: VecDeque<Step>,
     /// Rows that came back in files whose DELETE rows were read already.
@@ -68,6 +70,8 @@ struct Reading {
     columns: Columns,
     rows: FileRows,
     output: Adapter,
+    /// Columns that come behind those of the output, and the schema of both.
+    metadata: Option<(FileMetadata, SchemaRef)>,
     tests: Vec<KeyTest>,
     /// Rows with this mark are left out.
     dead: u8,
@@ -98,6 +102,7 @@ impl TaskReader {
         let fields = source.read_schema.as_struct().fields().to_vec();
         let all = Wanted { columns: Columns::All, fields, schema: Arc::new(schema) };
         let key = key_columns(context, task, &all)?;
+        let metadata = context.changelog.as_ref().map(MetadataColumns::of).transpose().map_err(refuse)?;
         let ids = FallbackIds::of_table(&source.table, source.name_mapping.as_deref())?;
         let task = Arc::new(task.clone());
         let fetcher = Fetcher::new(storage, runtime, options.cancel.clone());
@@ -110,6 +115,7 @@ impl TaskReader {
             ids,
             all,
             key,
+            metadata,
             deletes,
             came: HashMap::new(),
             opened: None,
@@ -178,15 +184,15 @@ impl TaskReader {
         let (rows, marks) = match step.change {
             _ if !both => {
                 let (side, before) = match step.change {
-                    Change::Delete => (&difference.before, true),
-                    Change::Insert => (&difference.after, false),
+                    Change::Delete | Change::UpdateBefore => (&difference.before, true),
+                    Change::Insert | Change::UpdateAfter => (&difference.after, false),
                 };
                 let side = self.deletes.side(&difference.file.location, side)?;
                 let (before, after) = if before { (Some(&side), None) } else { (None, Some(&side)) };
                 let marks = marks(before, after, task.deletes.len());
                 (Rows::without(side.positions), marks)
             }
-            Change::Delete => {
+            Change::Delete | Change::UpdateBefore => {
                 let (went, came, marks) = self.differing(difference)?;
                 if !came.is_empty() {
                     self.came.insert(step.difference, (came, marks.clone()));
@@ -196,7 +202,7 @@ impl TaskReader {
                 }
                 (Rows::Only(went), marks)
             }
-            Change::Insert => match self.came.remove(&step.difference) {
+            Change::Insert | Change::UpdateAfter => match self.came.remove(&step.difference) {
                 Some((came, marks)) => (Rows::Only(came), marks),
                 None => return Ok(None),
             },
@@ -262,8 +268,18 @@ impl TaskReader {
         .clone();
         let mut projection = Projection::new(&difference.file.location, &schema, &difference.file.constants);
         let mut output = projection.want(&wanted.fields, &wanted.schema, IfMissing::Refuse)?;
+        let metadata = match &self.metadata {
+            Some(metadata) => {
+                Some((metadata.of_file(&difference.file, &mut projection)?, metadata.behind(&wanted.schema)))
+            }
+            None => None,
+        };
         let mut tests = self.key_tests(&mut projection, marks)?;
         output.settle(&projection);
+        let metadata = metadata.map(|(mut metadata, schema)| {
+            metadata.settle(&projection);
+            (metadata, schema)
+        });
         tests.iter_mut().for_each(|test| test.adapter.settle(&projection));
         let request = Request {
             leaves: projection.leaves(),
@@ -273,10 +289,10 @@ impl TaskReader {
         };
         let rows = FileRows::new(file, &schema, request, &self.fetcher, &self.options)?;
         let dead = match step.change {
-            Change::Delete => DEAD_BEFORE,
-            Change::Insert => DEAD_AFTER,
+            Change::Delete | Change::UpdateBefore => DEAD_BEFORE,
+            Change::Insert | Change::UpdateAfter => DEAD_AFTER,
         };
-        Ok(Reading { step, columns: wanted.columns, rows, output, tests, dead })
+        Ok(Reading { step, columns: wanted.columns, rows, output, metadata, tests, dead })
     }
 
     fn key_tests(&mut self, projection: &mut Projection<'_>, marks: Marks) -> Result<Vec<KeyTest>, ReadError> {
@@ -352,7 +368,16 @@ impl Reading {
     /// The next rows that are left after the equality deletes; `None` at the end.
     fn next(&mut self, deletes: &mut Deletes) -> Result<Option<RecordBatch>, ReadError> {
         while let Some(batch) = self.rows.next()? {
-            let rows = self.output.apply(&batch)?;
+            let mut rows = self.output.apply(&batch)?;
+            if let Some((metadata, schema)) = &mut self.metadata {
+                let positions = match metadata.needs_positions() {
+                    true => self.rows.positions(batch.num_rows()).map(|position| position as i64).collect(),
+                    false => Vec::new(),
+                };
+                let location = self.output.location();
+                let columns = metadata.columns(location, &batch, &positions)?;
+                rows = with_columns(location, rows, columns, schema)?;
+            }
             let rows = if self.tests.is_empty() {
                 rows
             } else {
@@ -367,6 +392,19 @@ impl Reading {
         }
         Ok(None)
     }
+}
+
+/// The rows with more columns behind theirs.
+fn with_columns(
+    location: &str,
+    rows: RecordBatch,
+    more: Vec<ArrayRef>,
+    schema: &SchemaRef,
+) -> Result<RecordBatch, ReadError> {
+    let columns = rows.columns().iter().cloned().chain(more).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
+        .map_err(|error| ReadError::damaged(location, error.to_string()))
 }
 
 /// The marks that equality deletes give each row of a batch.
@@ -389,12 +427,15 @@ fn test(
 /// target and found in the read schema by place, since the two have the same shape.
 fn key_columns(context: &EpochContext, task: &ScanTask, all: &Wanted) -> Result<Option<Wanted>, ReadError> {
     let contradiction = |what: String| ReadError::Task { task: task.id.0, what };
+    if context.changelog.is_some() {
+        return Ok(None);
+    }
     let written = context.target.write_schema.as_struct().fields();
     if written.len() != all.fields.len() {
         let what = format!("{} columns are read and {} are written", all.fields.len(), written.len());
         return Err(contradiction(what));
     }
-    if context.target.key.is_empty() || task.carry_over == CarryOver::Cancel {
+    if context.target.key.is_empty() || task.resolution != Resolution::Keep {
         return Ok(None);
     }
     let place = |id: &i32| {

@@ -31,6 +31,7 @@ fn context() -> Arc<EpochContext> {
         job: "orders".parse().unwrap(),
         run: RunId("r1".into()),
         epoch: EpochId(3),
+        changelog: None,
         source: SourceContext {
             table: "s.orders".into(),
             read_schema: schema.clone(),
@@ -61,7 +62,7 @@ fn context() -> Arc<EpochContext> {
 }
 
 fn lease(number: u64) -> Lease {
-    let task = ScanTask { id: TaskId(number), differences: vec![], deletes: vec![], carry_over: CarryOver::Keep };
+    let task = ScanTask { id: TaskId(number), differences: vec![], deletes: vec![], resolution: Resolution::Keep };
     Lease { lease: LeaseId(number), epoch: EpochId(3), attempt: Attempt(0), task: Arc::new(task) }
 }
 

@@ -6,6 +6,7 @@ use arrow::array::{ArrayRef, RecordBatch};
 use iceferry_common::model::{EpochContext, TargetMode, TaskId};
 
 use super::StageError;
+use super::changelog::ChangelogColumns;
 use super::fit::fit;
 use super::keys::{Looked, UniqueKeys};
 use super::layout::Layout;
@@ -22,6 +23,8 @@ pub(super) struct Admission {
     deletes: Option<Arc<Layout>>,
     /// Positions of the key columns among the top-level columns.
     key_positions: Vec<usize>,
+    /// Where the target's columns come from, when it is a changelog.
+    changelog: Option<ChangelogColumns>,
     /// Absent when keys are not looked at.
     keys: Option<UniqueKeys>,
 }
@@ -47,14 +50,27 @@ impl Admission {
             }
             _ => None,
         };
-        Ok(Self { task, data, deletes, key_positions, keys, context })
+        let read = context.source.read_schema.as_struct().fields().len();
+        let changelog = context.changelog.as_ref().map(|changelog| ChangelogColumns::new(changelog, read));
+        Ok(Self { task, data, deletes, key_positions, changelog, keys, context })
+    }
+
+    /// The place in the write schema of the column at a place in the read schema.
+    pub(super) fn place_of(&self, read: usize) -> Option<usize> {
+        self.changelog.as_ref().map_or(Some(read), |changelog| changelog.place_of(read))
     }
 
     /// The rows of a batch as they are written.
     pub(super) fn admit(&mut self, batch: &ChangeBatch) -> Result<RecordBatch, StageError> {
+        if let Some(changelog) = &self.changelog {
+            if batch.columns != Columns::All || batch.rows.num_columns() != changelog.expected() {
+                return Err(self.wrong_columns(batch, changelog.expected()));
+            }
+            return self.fitted(&self.data, &changelog.of(batch));
+        }
         let rows = match batch.change {
-            Change::Insert => self.fitted_inserts(batch)?,
-            Change::Delete => self.fitted_deletes(batch)?,
+            Change::Insert | Change::UpdateAfter => self.fitted_inserts(batch)?,
+            Change::Delete | Change::UpdateBefore => self.fitted_deletes(batch)?,
         };
         self.look_at_keys(batch.change, &rows)?;
         Ok(rows)
@@ -123,8 +139,8 @@ impl Admission {
             return Ok(());
         }
         let key = match change {
-            Change::Insert => self.key_of(rows.columns()),
-            Change::Delete => rows.columns().to_vec(),
+            Change::Insert | Change::UpdateAfter => self.key_of(rows.columns()),
+            Change::Delete | Change::UpdateBefore => rows.columns().to_vec(),
         };
         let (Some(keys), Some(deletes)) = (&mut self.keys, &self.deletes) else { return Ok(()) };
         let table = &self.context.target.table;

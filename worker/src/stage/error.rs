@@ -38,7 +38,7 @@ pub enum StageError {
     #[error(
         "{table} has two rows with the key {key} among the {} of one task: with equality deletes a key must be \
          unique, so remove the duplicate from the source or choose equality_columns that identify a row",
-        match change { Change::Insert => "rows that came", Change::Delete => "rows that went" }
+        if change.comes() { "rows that came" } else { "rows that went" }
     )]
     DuplicateKey {
         /// The source table.

@@ -70,8 +70,8 @@ impl UniqueKeys {
         }
         let rows = self.converter.convert_columns(key)?;
         let seen = match change {
-            Change::Insert => &mut self.inserted,
-            Change::Delete => &mut self.deleted,
+            Change::Insert | Change::UpdateAfter => &mut self.inserted,
+            Change::Delete | Change::UpdateBefore => &mut self.deleted,
         };
         for (row, key) in rows.iter().enumerate() {
             if !seen.insert(key.as_ref()) {

@@ -5,13 +5,14 @@
 //! blocking one, while uploads go on beside it. Nothing it wrote is referenced by anybody before [`Stager::finish`]
 //! returned, and nothing stays behind after [`Stager::abort`].
 //!
-//! What decides is pure: `admit` (what of a batch goes into which file), with `fit` (columns into the target's layout)
-//! and `keys` (a key is unique within a task); `layout` and `settings` (the target's schema and properties as Parquet
+//! What decides is pure: `admit` (what of a batch goes into which file), with `changelog` (a change as a row), `fit`
+//! (columns into the target's layout) and `keys` (a key is unique within a task); `layout` and `settings` (the target's schema and properties as Parquet
 //! has them); `metrics`, with `bounds` and `nan` (what the manifest says of a file). What acts: `stager`, `file` and
 //! `upload`.
 
 mod admit;
 mod bounds;
+mod changelog;
 mod error;
 mod file;
 mod fit;

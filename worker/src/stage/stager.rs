@@ -53,6 +53,7 @@ pub struct Stager {
     closed_bytes: u64,
     inserted: u64,
     deleted: u64,
+    updated: u64,
     staged: Vec<StagedFile>,
 }
 
@@ -107,17 +108,19 @@ impl Stager {
             closed_bytes: 0,
             inserted: 0,
             deleted: 0,
+            updated: 0,
             staged: Vec::new(),
             context,
         })
     }
 
-    /// Leaves the dictionary out of these top-level columns, by their place in the write schema, in data files that are
+    /// Leaves the dictionary out of these top-level columns, by their place in the read schema, in data files that are
     /// begun from here on. For columns whose values repeat too little for one: it would be built and then given up.
     pub fn without_dictionary(&mut self, columns: &[usize]) {
         let fields = self.context.target.write_schema.as_struct().fields();
+        let columns = columns.iter().filter_map(|column| self.admission.place_of(*column));
         let mut properties = self.data.form.properties.clone().into_builder();
-        for field in columns.iter().filter_map(|column| fields.get(*column)) {
+        for field in columns.filter_map(|column| fields.get(column)) {
             properties = properties.set_column_dictionary_enabled(ColumnPath::new(vec![field.name.clone()]), false);
         }
         self.data.form.properties = properties.build();
@@ -135,14 +138,15 @@ impl Stager {
         let rows = self.admission.admit(batch)?;
         let count = rows.num_rows() as u64;
         match batch.change {
-            Change::Insert => {
-                self.inserted += count;
-                self.append(StagedContent::Data, &rows)
-            }
-            Change::Delete => {
-                self.deleted += count;
-                self.append(StagedContent::EqualityDeletes, &rows)
-            }
+            Change::Insert => self.inserted += count,
+            Change::Delete => self.deleted += count,
+            Change::UpdateAfter => self.updated += count,
+            Change::UpdateBefore => {}
+        }
+        // In a changelog every change is a row; in a mirror it is what it does to one.
+        match batch.change.comes() || self.context.changelog.is_some() {
+            true => self.append(StagedContent::Data, &rows),
+            false => self.append(StagedContent::EqualityDeletes, &rows),
         }
     }
 
@@ -150,8 +154,8 @@ impl Stager {
     pub fn rows(&self) -> RowCounts {
         let kinds = [Some(&self.data), self.deletes.as_ref()];
         let open: u64 = kinds.into_iter().flatten().filter_map(|kind| kind.open.as_ref()).map(OpenFile::bytes).sum();
-        let (inserted, deleted) = (self.inserted, self.deleted);
-        RowCounts { inserted, deleted, bytes_written: self.closed_bytes + open, ..RowCounts::default() }
+        let (inserted, deleted, updated) = (self.inserted, self.deleted, self.updated);
+        RowCounts { inserted, deleted, updated, bytes_written: self.closed_bytes + open, ..RowCounts::default() }
     }
 
     /// Closes the files and waits until the storage has them all. Files in the order of writing; none when there were no

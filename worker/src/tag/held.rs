@@ -23,6 +23,8 @@ const NONE: u32 = u32::MAX;
 pub(super) struct Held<S = RandomState> {
     /// Columns that come out; all of them when empty.
     key: Vec<usize>,
+    /// How many columns decide whether rows are equal; those behind them ride along.
+    compared: usize,
     hasher: S,
     encoded: Option<Encoded>,
     /// What comes out of each batch: its key columns, or the batch.
@@ -54,17 +56,19 @@ pub(super) enum Matched {
 }
 
 impl Held {
-    /// Holds nothing yet; gives out the columns `key` by index, or all if there are none.
-    pub(super) fn new(key: Vec<usize>) -> Self {
-        Self::with_hasher(key, RandomState::default())
+    /// Holds nothing yet; gives out the columns `key` by index, or all if there are none. Rows are equal when their first
+    /// `compared` columns are.
+    pub(super) fn new(key: Vec<usize>, compared: usize) -> Self {
+        Self::with_hasher(key, compared, RandomState::default())
     }
 }
 
 impl<S: BuildHasher> Held<S> {
     /// As [`Held::new`], with a hasher of one's own.
-    pub(super) fn with_hasher(key: Vec<usize>, hasher: S) -> Self {
+    pub(super) fn with_hasher(key: Vec<usize>, compared: usize, hasher: S) -> Self {
         Self {
             key,
+            compared,
             hasher,
             encoded: None,
             batches: Vec::new(),
@@ -97,12 +101,12 @@ impl<S: BuildHasher> Held<S> {
         let encoded = match &mut self.encoded {
             Some(encoded) => encoded,
             none => {
-                let encoder = RowEncoder::new(batch.columns())?;
+                let encoder = RowEncoder::new(compared(&batch, self.compared))?;
                 let rows = encoder.empty();
                 none.insert(Encoded { encoder, rows })
             }
         };
-        encoded.encoder.append(&mut encoded.rows, batch.columns())?;
+        encoded.encoder.append(&mut encoded.rows, compared(&batch, self.compared))?;
         let (hasher, rows) = (&self.hasher, &encoded.rows);
         let hash = |number: u32| hasher.hash_one(rows.row(number as usize).as_ref());
         for _ in 0..batch.num_rows() {
@@ -136,7 +140,7 @@ impl<S: BuildHasher> Held<S> {
             return Ok(Matched::None);
         }
         let mut rows = encoder.empty();
-        encoder.append(&mut rows, batch.columns())?;
+        encoder.append(&mut rows, compared(batch, self.compared))?;
         let mut count = 0;
         let (table, next, used, hasher) = (&mut self.table, &self.next, &mut self.used, &self.hasher);
         let came = BooleanBuffer::collect_bool(batch.num_rows(), |row| {
@@ -203,6 +207,10 @@ impl<S: BuildHasher> Held<S> {
     }
 }
 
+fn compared(batch: &RecordBatch, columns: usize) -> &[ArrayRef] {
+    &batch.columns()[..columns.min(batch.num_columns())]
+}
+
 /// Each batch with the part of `used` that is its rows'.
 fn with_used<'a>(batches: &'a [RecordBatch], used: &'a [bool]) -> impl Iterator<Item = (&'a RecordBatch, &'a [bool])> {
     let mut left = used;
@@ -214,6 +222,6 @@ fn with_used<'a>(batches: &'a [RecordBatch], used: &'a [bool]) -> impl Iterator<
 }
 
 /// Memory of the part of an array's buffers that it uses: batches may be slices of longer ones.
-fn slice_bytes(array: &ArrayRef) -> usize {
+pub(super) fn slice_bytes(array: &ArrayRef) -> usize {
     array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size())
 }

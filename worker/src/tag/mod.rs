@@ -1,4 +1,4 @@
-//! Step 4, tag: change batches -> change batches with carry-over cancelled.
+//! Step 4, tag: change batches -> change batches with carry-over cancelled and updates told.
 //!
 //! A copy-on-write rewrite removes a file and adds one that holds most of the same rows. As the difference of two states
 //! these rows are a DELETE and an equal INSERT each; they cancel here, where the planner put both files in one task, so
@@ -6,10 +6,14 @@
 //! equals the same NaN, -0.0 is not 0.0, and a map is what its entries are in any order. Equality is decided on the
 //! content, never on a hash alone, and by count: one DELETE cancels one INSERT.
 //!
-//! `encode` makes rows comparable, `held` is the multiset of DELETE rows.
+//! In a changelog what is left of both sides is then paired by what identifies a row: a DELETE and an INSERT of one
+//! identity are the two halves of an update.
+//!
+//! `encode` makes rows comparable, `held` is the multiset of DELETE rows, `pairs` tells updates.
 
 mod encode;
 mod held;
+mod pairs;
 
 #[cfg(test)]
 mod tests;
@@ -21,10 +25,15 @@ use arrow::array::RecordBatch;
 use arrow::compute::filter_record_batch;
 use arrow::error::ArrowError;
 use iceferry_common::fault::{Class, Classified};
-use iceferry_common::model::CarryOver;
+use iceferry_common::model::Resolution;
 
 use crate::{Change, ChangeBatch, Columns};
 use held::{Held, Matched};
+use pairs::Paired;
+pub use pairs::Pairing;
+
+/// Rows of a batch that comes out of pairing, at most.
+const PAIRED_BATCH_ROWS: usize = 8192;
 
 /// A failed tag step, or the reader's own error on its way through.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +55,29 @@ pub enum TagError<E> {
         /// Key columns with their values, printed.
         key: String,
     },
+    /// Several rows of one change type have one identity.
+    #[error(
+        "{table} has several rows with the identity {key} among the deletes or inserts of one snapshot, and \
+         source.duplicate_keys is fail: remove the duplicate, choose source.identifier_columns that identify a row, or \
+         set duplicate_keys to pair"
+    )]
+    DuplicateIdentity {
+        /// The source table.
+        table: String,
+        /// Identifying columns with their values, printed.
+        key: String,
+    },
+    /// Rows that have to be looked at together do not fit.
+    #[error(
+        "rows of {table} that one snapshot rewrote, and that may be each other's updates, take more than the {bytes_max} \
+         bytes that a task has for them: raise --memory-mb, or run with fewer --slots"
+    )]
+    TooLarge {
+        /// The source table.
+        table: String,
+        /// Memory for the rows of a task.
+        bytes_max: u64,
+    },
     /// Rows could not be taken out of a batch.
     #[error("take cancelled rows out of a batch")]
     Filter(#[source] ArrowError),
@@ -55,50 +87,65 @@ impl<E: Classified + 'static> Classified for TagError<E> {
     fn class(&self) -> Class {
         match self {
             Self::Read(error) => error.class(),
-            Self::DuplicateKey { .. } => Class::Refused,
+            Self::DuplicateKey { .. } | Self::DuplicateIdentity { .. } => Class::Refused,
+            Self::TooLarge { .. } => Class::Exhausted,
             Self::Compare(_) | Self::Filter(_) => Class::Bug,
         }
     }
 }
 
-/// Cancels carry-over in what `reader` gives, if `carry_over` says so; otherwise batches pass as they are.
+/// What the tag step does with the rows of a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tagging {
+    /// The source table, for messages.
+    pub table: String,
+    /// What rows are compared for.
+    pub resolution: Resolution,
+    /// How many columns decide whether rows are equal: those of the read schema. Metadata columns behind them ride along.
+    pub compared: usize,
+    /// Columns, by place, that a DELETE row is cut down to for a mirror; all of them when empty.
+    pub key: Vec<usize>,
+    /// For a changelog, which is wrong unless all that cancels does, and all updates are told.
+    pub changelog: Option<Pairing>,
+    /// Memory for rows that are held.
+    pub memory_bytes_max: u64,
+}
+
+/// Cancels carry-over in what `reader` gives, and for a changelog tells updates, as its resolution says; with
+/// [`Resolution::Keep`] batches pass as they are.
 ///
-/// With [`CarryOver::Cancel`] the reader gives its DELETE batches first. Batches come out with all columns, save that
-/// DELETE rows are projected to the columns `key`, by index, unless that is empty. At most `memory_bytes_max` are held:
-/// beyond it the rest is carried as it comes, which is right as well, only more to write. A key of which one row goes and
-/// another is carried over is refused: the delete would reach both, and nothing would bring the other one back. `table`
-/// is the source, for that message.
-pub fn tag<I, E>(
-    table: &str,
-    reader: I,
-    carry_over: CarryOver,
-    key: impl Into<Vec<usize>>,
-    memory_bytes_max: u64,
-) -> Tagged<I::IntoIter>
+/// Otherwise the reader gives its DELETE batches first. Batches come out with all columns, save that DELETE rows of a
+/// mirror are cut down to its key. A mirror whose rows do not fit into memory carries the rest as it comes, which is right
+/// as well, only more to write; a changelog fails then. A key of which one row goes and another is carried over is refused
+/// for a mirror: the delete would reach both, and nothing would bring the other one back.
+pub fn tag<I, E>(reader: I, tagging: Tagging) -> Tagged<I::IntoIter>
 where
     I: IntoIterator<Item = Result<ChangeBatch, E>>,
 {
-    let held = match carry_over {
-        CarryOver::Cancel => Some(Held::new(key.into())),
-        CarryOver::Keep => None,
+    let held = match tagging.resolution {
+        Resolution::CarryOver | Resolution::Updates => Some(Held::new(tagging.key.clone(), tagging.compared)),
+        Resolution::Keep => None,
     };
     Tagged {
-        table: table.to_owned(),
         reader: reader.into_iter().fuse(),
         held,
-        memory_bytes_max,
+        came: Vec::new(),
+        came_bytes: 0,
         ready: VecDeque::new(),
         carried_over: 0,
+        tagging,
     }
 }
 
 /// What [`tag()`] gives.
 pub struct Tagged<I> {
-    table: String,
+    tagging: Tagging,
     reader: Fuse<I>,
     /// Absent when nothing cancels, or no longer does.
     held: Option<Held>,
-    memory_bytes_max: u64,
+    /// Rows that came and equal none that went: any may be the other half of an update.
+    came: Vec<RecordBatch>,
+    came_bytes: u64,
     ready: VecDeque<ChangeBatch>,
     carried_over: u64,
 }
@@ -117,9 +164,12 @@ impl<I> Tagged<I> {
         match (batch.change, batch.columns) {
             // Without its other columns a row equals no other.
             (_, Columns::Key) => self.ready.push_back(batch),
-            (Change::Delete, Columns::All) => {
+            (Change::Delete | Change::UpdateBefore, Columns::All) => {
                 held.hold(batch.rows).map_err(TagError::Compare)?;
-                if held.memory_bytes() as u64 > self.memory_bytes_max {
+                if held.memory_bytes() as u64 > self.tagging.memory_bytes_max {
+                    if self.tagging.changelog.is_some() {
+                        return Err(self.too_large());
+                    }
                     tracing::debug!(
                         rows = held.len(),
                         bytes = held.memory_bytes(),
@@ -128,23 +178,58 @@ impl<I> Tagged<I> {
                     self.release()?;
                 }
             }
-            (Change::Insert, Columns::All) => match held.match_inserts(&batch.rows).map_err(TagError::Compare)? {
-                Matched::None => self.ready.push_back(batch),
-                Matched::Some { came, count } => {
-                    self.carried_over += count;
-                    let rows = filter_record_batch(&batch.rows, &came).map_err(TagError::Filter)?;
-                    self.push(ChangeBatch { rows, ..batch });
+            (Change::Insert | Change::UpdateAfter, Columns::All) => {
+                match held.match_inserts(&batch.rows).map_err(TagError::Compare)? {
+                    Matched::None => self.came(batch)?,
+                    Matched::Some { came, count } => {
+                        self.carried_over += count;
+                        let rows = filter_record_batch(&batch.rows, &came).map_err(TagError::Filter)?;
+                        self.came(ChangeBatch { rows, ..batch })?;
+                    }
                 }
-            },
+            }
         }
         Ok(())
+    }
+
+    /// Rows that came and equal none that went: they wait where they may be a half of an update.
+    fn came<E>(&mut self, batch: ChangeBatch) -> Result<(), TagError<E>> {
+        if self.tagging.resolution != Resolution::Updates {
+            self.push(batch);
+            return Ok(());
+        }
+        self.came_bytes += batch.rows.columns().iter().map(held::slice_bytes).sum::<usize>() as u64;
+        self.came.push(batch.rows);
+        let held = self.held.as_ref().map_or(0, Held::memory_bytes) as u64;
+        if self.came_bytes + held > self.tagging.memory_bytes_max { Err(self.too_large()) } else { Ok(()) }
+    }
+
+    fn too_large<E>(&self) -> TagError<E> {
+        let bytes_max = self.tagging.memory_bytes_max;
+        TagError::TooLarge { table: self.tagging.table.clone(), bytes_max }
+    }
+
+    /// Pairs what is left of both sides.
+    fn pair<E>(&mut self, held: Held, pairing: &Pairing) -> Result<(), TagError<E>> {
+        let went = held.into_unmatched().collect::<Result<Vec<_>, _>>().map_err(TagError::Filter)?;
+        let came = std::mem::take(&mut self.came);
+        match pairs::pair(&went, &came, pairing, PAIRED_BATCH_ROWS).map_err(TagError::Compare)? {
+            Paired::Changes(changes) => {
+                self.ready.extend(changes);
+                Ok(())
+            }
+            Paired::Duplicate(key) => Err(TagError::DuplicateIdentity { table: self.tagging.table.clone(), key }),
+        }
     }
 
     /// Gives out what is held and was not cancelled, and holds nothing from here on.
     fn release<E>(&mut self) -> Result<(), TagError<E>> {
         let Some(mut held) = self.held.take() else { return Ok(()) };
+        if let (Resolution::Updates, Some(pairing)) = (self.tagging.resolution, self.tagging.changelog.clone()) {
+            return self.pair(held, &pairing);
+        }
         if let Some(key) = held.key_that_goes_and_stays().map_err(TagError::Compare)? {
-            return Err(TagError::DuplicateKey { table: self.table.clone(), key });
+            return Err(TagError::DuplicateKey { table: self.tagging.table.clone(), key });
         }
         let columns = held.columns();
         for rows in held.into_unmatched() {

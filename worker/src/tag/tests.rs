@@ -168,6 +168,11 @@ fn rows(batch: &RecordBatch) -> Vec<Row> {
         .collect()
 }
 
+fn tagging(resolution: Resolution, key: &[usize], memory_bytes_max: u64) -> Tagging {
+    let (table, key) = ("db.t".to_owned(), key.to_vec());
+    Tagging { table, resolution, compared: usize::MAX, key, changelog: None, memory_bytes_max }
+}
+
 fn changes(change: Change, given: &[Row], size: usize) -> Vec<Result<ChangeBatch, TagTestError>> {
     given.chunks(size).map(|rows| Ok(ChangeBatch { change, columns: Columns::All, rows: batch(rows) })).collect()
 }
@@ -197,7 +202,7 @@ fn minus(minuend: &Counts, subtrahend: &Counts) -> Counts {
 /// Runs the step; gives the rows that went, those that came, and the pairs that cancelled.
 fn run(deletes: &[Row], inserts: &[Row], size: usize, memory_bytes_max: u64) -> (Counts, Counts, u64) {
     let input = changes(Change::Delete, deletes, size).into_iter().chain(changes(Change::Insert, inserts, size));
-    let mut tagged = tag("db.t", input, CarryOver::Cancel, Vec::new(), memory_bytes_max);
+    let mut tagged = tag(input, tagging(Resolution::CarryOver, &[], memory_bytes_max));
     let (mut went, mut came) = (Vec::new(), Vec::new());
     for batch in tagged.by_ref() {
         let batch = batch.unwrap();
@@ -205,6 +210,7 @@ fn run(deletes: &[Row], inserts: &[Row], size: usize, memory_bytes_max: u64) -> 
         match batch.change {
             Change::Delete => went.extend(rows(&batch.rows)),
             Change::Insert => came.extend(rows(&batch.rows)),
+            change => panic!("{change:?} without an identity"),
         }
     }
     (counts(went), counts(came), tagged.carried_over())
@@ -253,7 +259,7 @@ fn one_went_cancels_one_came() {
 fn a_batch_in_which_nothing_cancels_passes_untouched() {
     let input =
         changes(Change::Delete, &[Row::of(1)], 10).into_iter().chain(changes(Change::Insert, &[Row::of(2)], 10));
-    let out: Vec<_> = tag("db.t", input, CarryOver::Cancel, &[0][..], PLENTY).map(Result::unwrap).collect();
+    let out: Vec<_> = tag(input, tagging(Resolution::CarryOver, &[0], PLENTY)).map(Result::unwrap).collect();
     assert_eq!(out.len(), 2);
     assert_eq!((out[0].change, out[0].columns), (Change::Insert, Columns::All));
     assert_eq!((out[1].change, out[1].columns), (Change::Delete, Columns::Key));
@@ -264,7 +270,7 @@ fn a_batch_in_which_nothing_cancels_passes_untouched() {
 fn equal_keys_with_other_columns_do_not_cancel() {
     let after = Row { text: Some("a"), ..Row::of(1) };
     let input = changes(Change::Delete, &[Row::of(1)], 10).into_iter().chain(changes(Change::Insert, &[after], 10));
-    let out: Vec<_> = tag("db.t", input, CarryOver::Cancel, &[0][..], PLENTY).map(Result::unwrap).collect();
+    let out: Vec<_> = tag(input, tagging(Resolution::CarryOver, &[0], PLENTY)).map(Result::unwrap).collect();
     assert_eq!(out.iter().map(|batch| batch.rows.num_rows()).sum::<usize>(), 2);
 }
 
@@ -273,7 +279,7 @@ fn a_key_of_which_one_row_goes_and_another_stays_is_refused() {
     let with = |id, text| Row { text: Some(text), ..Row::of(id) };
     let outcome = |deletes: &[Row], inserts: &[Row], key: &[usize]| {
         let input = changes(Change::Delete, deletes, 1).into_iter().chain(changes(Change::Insert, inserts, 1));
-        tag("db.t", input, CarryOver::Cancel, key, PLENTY).find_map(Result::err).map(|error| error.to_string())
+        tag(input, tagging(Resolution::CarryOver, key, PLENTY)).find_map(Result::err).map(|error| error.to_string())
     };
     let before = [with(1, "a"), with(1, "b"), with(2, "c")];
     // (1, a) is carried over, and the delete of (1, b) would take it along.
@@ -297,7 +303,7 @@ fn what_does_not_fit_into_memory_is_carried_as_it_comes() {
 fn kept_batches_pass_as_they_are() {
     let all = [Row::of(1), Row::of(2)];
     let input = changes(Change::Insert, &all, 1).into_iter().chain(changes(Change::Delete, &all, 2));
-    let mut tagged = tag("db.t", input, CarryOver::Keep, &[0][..], 0);
+    let mut tagged = tag(input, tagging(Resolution::Keep, &[0], 0));
     let out: Vec<_> = tagged.by_ref().map(Result::unwrap).collect();
     let seen: Vec<_> = out.iter().map(|batch| (batch.change, batch.columns, batch.rows.num_rows())).collect();
     assert_eq!(
@@ -310,7 +316,7 @@ fn kept_batches_pass_as_they_are() {
 #[test]
 fn a_reader_that_fails_gives_its_error_and_no_deletes() {
     let input = changes(Change::Delete, &[Row::of(1)], 1).into_iter().chain([Err(TagTestError)]);
-    let out: Vec<_> = tag("db.t", input, CarryOver::Cancel, Vec::new(), PLENTY).collect();
+    let out: Vec<_> = tag(input, tagging(Resolution::CarryOver, &[], PLENTY)).collect();
     assert!(matches!(out.as_slice(), [Err(TagError::Read(TagTestError))]), "{out:?}");
 }
 
@@ -330,7 +336,7 @@ impl std::hash::Hasher for Same {
 fn rows_of_one_hash_and_different_content_do_not_cancel() {
     let all: Vec<Row> = (0..100).map(Row::of).collect();
     let other: Vec<Row> = all.iter().map(|row| Row { bytes: Some(vec![0]), ..row.clone() }).collect();
-    let mut held = Held::with_hasher(Vec::new(), std::hash::BuildHasherDefault::<Same>::default());
+    let mut held = Held::with_hasher(Vec::new(), usize::MAX, std::hash::BuildHasherDefault::<Same>::default());
     held.hold(batch(&all)).unwrap();
     assert!(matches!(held.match_inserts(&batch(&other)).unwrap(), Matched::None));
     let Matched::Some { came, count } = held.match_inserts(&batch(&[other[0].clone(), all[50].clone()])).unwrap()
@@ -409,7 +415,7 @@ fn slices_of_a_longer_batch_are_compared_by_their_own_rows() {
         columns: Columns::All,
         rows: batch(&[with(2, &[("c", None), ("b", Some(2))])]),
     };
-    let mut tagged = tag("db.t", [Ok::<_, TagTestError>(went), Ok(came)], CarryOver::Cancel, Vec::new(), PLENTY);
+    let mut tagged = tag([Ok::<_, TagTestError>(went), Ok(came)], tagging(Resolution::CarryOver, &[], PLENTY));
     let out: Vec<_> = tagged.by_ref().map(Result::unwrap).collect();
     assert_eq!(tagged.carried_over(), 1);
     assert_eq!(out.len(), 1);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use iceferry_common::fault::Classified;
 use iceferry_common::model::{
-    CarryOver, DataFile, FileDifference, FileFormat, RowCounts, Side, StagedContent, StagedFile,
+    DataFile, FileDifference, FileFormat, Resolution, RowCounts, Side, StagedContent, StagedFile,
 };
 use proptest::prelude::*;
 
@@ -31,9 +31,13 @@ fn scan(id: u64) -> ScanTask {
         size_bytes: 100,
         record_count: 10,
         constants: vec![],
+        sequence_number: 0,
+        first_row_id: None,
+        spec_id: 0,
+        partition: Vec::new(),
     };
     let difference = FileDifference { file, split: None, before: Side::Absent, after: Side::Present(vec![]) };
-    ScanTask { id: TaskId(id), differences: vec![difference], deletes: vec![], carry_over: CarryOver::Keep }
+    ScanTask { id: TaskId(id), differences: vec![difference], deletes: vec![], resolution: Resolution::Keep }
 }
 
 fn staged(task: u64, attempt: u32) -> String {

@@ -1,7 +1,7 @@
 //! Main's history: where bounds and checkpoint lie in it, and how a range of it is cut.
 
 use iceberg::spec::{Operation, SnapshotRef, TableMetadata};
-use iceferry_common::config::{Bounds, EndBound, StartBound};
+use iceferry_common::config::{Bounds, Changes, EndBound, StartBound};
 use iceferry_common::model::SnapshotId;
 
 use super::{Epoch, Nothing, Range, RangeError, describe_start};
@@ -12,10 +12,11 @@ pub(super) struct History<'a> {
     snapshots: Vec<SnapshotRef>,
     /// The parent of the oldest snapshot, when it was expired.
     missing: Option<SnapshotId>,
+    changes: Changes,
 }
 
 impl<'a> History<'a> {
-    pub(super) fn of(table: &'a TableMetadata) -> Option<Self> {
+    pub(super) fn of(table: &'a TableMetadata, changes: Changes) -> Option<Self> {
         let mut snapshots = vec![table.current_snapshot()?.clone()];
         let mut missing = None;
         // A parent loop would be damaged metadata; the number of snapshots bounds the walk.
@@ -30,7 +31,7 @@ impl<'a> History<'a> {
             }
         }
         snapshots.reverse();
-        Some(Self { table, snapshots, missing })
+        Some(Self { table, snapshots, missing, changes })
     }
 
     pub(super) fn id(&self, position: usize) -> SnapshotId {
@@ -135,7 +136,12 @@ impl<'a> History<'a> {
         match self.missing {
             Some(missing) => Err(RangeError::Expired { missing, from: describe_start(start), through: self.id(end) }),
             // The first snapshot of all changes the empty state: the same as a backfill.
-            None => Ok(Range::Epochs(vec![Epoch { before: None, through: self.id(end), rewrites_only: false }])),
+            None => {
+                let last = if self.changes == Changes::PerSnapshot { 0 } else { end };
+                let mut epochs = vec![Epoch { before: None, through: self.id(last), rewrites_only: false }];
+                epochs.extend(self.cut(last, end));
+                Ok(Range::Epochs(epochs))
+            }
         }
     }
 
@@ -149,13 +155,14 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Cuts (before, end] at its replaces.
+    /// Cuts (before, end] at its replaces, and where each snapshot counts at the others as well.
     fn cut(&self, before: usize, end: usize) -> Vec<Epoch> {
         let is_rewrite = |position: usize| self.snapshots[position].summary().operation == Operation::Replace;
         let mut epochs = Vec::new();
         let mut state = before;
         for position in before + 1..=end {
-            let last_of_its_kind = position == end || is_rewrite(position + 1) != is_rewrite(position);
+            let is_alone = self.changes == Changes::PerSnapshot && !is_rewrite(position);
+            let last_of_its_kind = is_alone || position == end || is_rewrite(position + 1) != is_rewrite(position);
             if last_of_its_kind {
                 epochs.push(Epoch {
                     before: Some(self.id(state)),

@@ -2,13 +2,14 @@
 //!
 //! History is walked by parents from main's current snapshot; a clock never decides an order. A range is (after,
 //! through]. It is cut at `replace` snapshots, which by the specification change no rows: an epoch ends before one, the
-//! replace itself only moves the checkpoint, and the next epoch begins from its state.
+//! replace itself only moves the checkpoint, and the next epoch begins from its state. Where the changes of each snapshot
+//! are wanted, every other snapshot is an epoch as well.
 
 mod error;
 mod history;
 
 use iceberg::spec::TableMetadata;
-use iceferry_common::config::{Bounds, EndBound, StartBound, StartingStrategy};
+use iceferry_common::config::{Bounds, Changes, EndBound, StartBound, StartingStrategy};
 use iceferry_common::model::SnapshotId;
 
 pub use error::RangeError;
@@ -65,6 +66,7 @@ pub enum Nothing {
 
 /// What a run is to carry. `checkpoint` is the source snapshot that the target holds; `mirror` tells a target that is
 /// kept equal to the source from a changelog, which may leave out what lies between its checkpoint and an explicit start.
+/// `changes` says whether each snapshot is an epoch of its own.
 ///
 /// # Errors
 /// [`RangeError`], whose class tells a wrong bound from a gap in the history.
@@ -73,10 +75,11 @@ pub fn epochs(
     bounds: Bounds,
     checkpoint: Option<SnapshotId>,
     mirror: bool,
+    changes: Changes,
 ) -> Result<Range, RangeError> {
     check_timestamps(bounds)?;
     check_known(table, bounds)?;
-    let Some(history) = History::of(table) else {
+    let Some(history) = History::of(table, changes) else {
         return match checkpoint {
             Some(checkpoint) => Err(RangeError::Emptied { checkpoint }),
             None if bounds.start == Some(StartBound::Strategy(StartingStrategy::Latest)) => {
@@ -105,6 +108,9 @@ pub fn epochs(
         }
     }
     match bounds.start {
+        Some(start @ StartBound::Strategy(StartingStrategy::Earliest)) if changes == Changes::PerSnapshot => {
+            history.beginning_at(0, end, start)
+        }
         None | Some(StartBound::Strategy(StartingStrategy::Initial | StartingStrategy::Earliest)) => {
             // A backfill needs its last state only, whatever became of the history before.
             let through = history.id(end);

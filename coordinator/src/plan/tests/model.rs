@@ -12,7 +12,7 @@ use iceberg::spec::{
 use iceferry_common::model::{DeleteKind, FileDifference, ScanTask, Side, SnapshotId};
 use iceferry_common::storage::{Storage, StorageProperties};
 
-use crate::plan::{PlanError, PlanOptions, PlanRequest, PlanSummary, plan};
+use crate::plan::{PlanError, PlanOptions, PlanRequest, PlanSummary, Together, plan};
 
 /// Bytes of a row group; every row is a row group of its own.
 const ROW_BYTES: u64 = 10;
@@ -492,6 +492,8 @@ impl Table {
             after,
             read_schema: self.schema(true),
             key: vec![1],
+            together: Together::CarryOver,
+            partition_type: None,
             options: PlanOptions {
                 split_bytes: 45,
                 open_file_cost_bytes: 5,

@@ -1,7 +1,7 @@
 //! Ranges and epochs: tables of histories, bounds and what comes of them.
 
 use iceberg::spec::TableMetadata;
-use iceferry_common::config::{Bounds, EndBound, StartBound, StartingStrategy};
+use iceferry_common::config::{Bounds, Changes, EndBound, StartBound, StartingStrategy};
 use iceferry_common::fault::{Class, Classified};
 use iceferry_common::model::SnapshotId;
 
@@ -86,7 +86,7 @@ fn ask(
     end: Option<EndBound>,
     checkpoint: i64,
 ) -> Result<Range, RangeError> {
-    epochs(table, Bounds { start, end }, (checkpoint > 0).then_some(SnapshotId(checkpoint)), true)
+    epochs(table, Bounds { start, end }, (checkpoint > 0).then_some(SnapshotId(checkpoint)), true, Changes::Net)
 }
 
 fn carried(range: Result<Range, RangeError>) -> Vec<Epoch> {
@@ -185,7 +185,7 @@ fn an_explicit_start_has_to_meet_a_mirrors_checkpoint() {
         assert!(matches!(error, RangeError::StartDiffersFromCheckpoint { .. }), "{differs:?}: {error}");
         assert_eq!(error.class(), Class::Config);
     }
-    let changelog = |start, end| epochs(&table, Bounds { start, end }, Some(SnapshotId(2)), false);
+    let changelog = |start, end| epochs(&table, Bounds { start, end }, Some(SnapshotId(2)), false, Changes::Net);
     assert_eq!(carried(changelog(from(4), None)), [epoch(3, 4)], "a changelog may leave snapshots out");
     assert_eq!(carried(changelog(from(3), None)), [epoch(2, 4)]);
     for again in [from(1), from(2)] {

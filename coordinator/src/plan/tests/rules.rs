@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use iceberg::spec::DataFileFormat;
 use iceferry_common::fault::{Class, Classified};
-use iceferry_common::model::{CarryOver, Constant, DeleteKind, FileDifference, ScanTask, Side, SnapshotId};
+use iceferry_common::model::{Constant, DeleteKind, FileDifference, Resolution, ScanTask, Side, SnapshotId};
 
 use super::model::{Commit, Delete, File, Kind, PathBounds, Row, Table, row, run};
 use crate::plan::{PlanError, PlanOptions};
@@ -284,19 +284,19 @@ async fn a_rewrite_is_grouped_by_overlap_and_cancels() {
     let added = vec![(Arc::clone(&overlapping), None), (Arc::clone(&apart), None)];
     let after = table.commit(Commit { added, removed, operation: "overwrite", ..Commit::default() }).await;
     let (tasks, summary) = table.check(Some(before), after).await;
-    let of = |carry_over| {
-        let tasks = tasks.iter().filter(|task| task.carry_over == carry_over);
+    let of = |resolution| {
+        let tasks = tasks.iter().filter(|task| task.resolution == resolution);
         let locations = tasks.flat_map(|task| &task.differences).map(|difference| difference.file.location.clone());
         locations.collect::<BTreeSet<_>>()
     };
-    assert_eq!(of(CarryOver::Cancel), BTreeSet::from([old[0].path.clone(), overlapping.path.clone()]));
-    assert_eq!(of(CarryOver::Keep), BTreeSet::from([old[1].path.clone(), apart.path.clone()]));
+    assert_eq!(of(Resolution::CarryOver), BTreeSet::from([old[0].path.clone(), overlapping.path.clone()]));
+    assert_eq!(of(Resolution::Keep), BTreeSet::from([old[1].path.clone(), apart.path.clone()]));
     assert_eq!(summary.tasks_cancelling, 1);
 
     let mut request = table.request(Some(before), after);
     request.options.carry_over_bytes_max = 100;
     let (tasks, _) = run(request).await.unwrap();
-    assert!(tasks.iter().all(|task| task.carry_over == CarryOver::Keep), "too large for memory: straight through");
+    assert!(tasks.iter().all(|task| task.resolution == Resolution::Keep), "too large for memory: straight through");
     assert_eq!(table.interpret(&tasks), table.expected(Some(before), after));
 }
 
@@ -313,13 +313,13 @@ async fn files_without_bounds_may_be_a_rewrite_of_each_other() {
     let after = table.commit(Commit { added, removed, operation: "overwrite", ..Commit::default() }).await;
     let (tasks, _) = table.check(Some(before), after).await;
     assert_eq!(tasks.len(), 1);
-    assert_eq!(tasks[0].carry_over, CarryOver::Cancel);
+    assert_eq!(tasks[0].resolution, Resolution::CarryOver);
 }
 
 #[tokio::test]
 async fn a_rewrite_into_another_spec_is_grouped_and_one_of_another_partition_is_not() {
-    for (spec, partition, carry_over) in
-        [(0, None, CarryOver::Cancel), (1, Some(1), CarryOver::Cancel), (1, Some(2), CarryOver::Keep)]
+    for (spec, partition, resolution) in
+        [(0, None, Resolution::CarryOver), (1, Some(1), Resolution::CarryOver), (1, Some(2), Resolution::Keep)]
     {
         let mut table = Table::new(2);
         let old = file(&mut table, 1, Some(1), &[row(1, 1, 0)]);
@@ -329,8 +329,8 @@ async fn a_rewrite_into_another_spec_is_grouped_and_one_of_another_partition_is_
         let added = vec![(new, None)];
         let after = table.commit(Commit { added, removed, operation: "overwrite", ..Commit::default() }).await;
         let (tasks, _) = table.check(Some(before), after).await;
-        assert_eq!(tasks.len(), if carry_over == CarryOver::Cancel { 1 } else { 2 }, "{spec} {partition:?}");
-        assert!(tasks.iter().all(|task| task.carry_over == carry_over), "{spec} {partition:?}");
+        assert_eq!(tasks.len(), if resolution == Resolution::CarryOver { 1 } else { 2 }, "{spec} {partition:?}");
+        assert!(tasks.iter().all(|task| task.resolution == resolution), "{spec} {partition:?}");
     }
 }
 

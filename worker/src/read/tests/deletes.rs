@@ -70,7 +70,7 @@ fn delete_rows_have_the_key_alone_unless_carried_over_rows_are_to_be_cancelled()
     let key = |row: &str| (Change::Delete, Columns::Key, row.to_owned());
     let expected = [inserts(&["2|b", "7|z"]), vec![key("a|1"), key("b|2")]].concat();
     assert_eq!(lab.read(&context, &task).unwrap(), expected);
-    task.carry_over = CarryOver::Cancel;
+    task.resolution = Resolution::CarryOver;
     assert_eq!(lab.read(&context, &task).unwrap(), both(&["1|a", "2|b"], &["2|b", "7|z"]));
 }
 
@@ -82,7 +82,7 @@ fn rows_that_come_back_wait_for_all_that_went_when_carried_over_rows_are_to_be_c
     let deletes = vec![lab.positions("p", &[(&one.location, 0)]), lab.equality("e", &[(1, "id", ints([2]))])];
     let differences = vec![difference(one, Some(&[0]), Some(&[1])), difference(two, Some(&[]), None)];
     let mut task = task(differences, deletes);
-    task.carry_over = CarryOver::Cancel;
+    task.resolution = Resolution::CarryOver;
     assert_eq!(lab.read(&context(id_v_schema()), &task).unwrap(), both(&["2|b", "8|y", "9|z"], &["1|a"]));
 }
 

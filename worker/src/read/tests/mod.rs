@@ -6,6 +6,7 @@ mod damage;
 mod deletes;
 mod evolution;
 mod files;
+mod metadata;
 mod property;
 mod types;
 
@@ -17,8 +18,8 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use bytes::Bytes;
 use iceberg::spec::{NestedField, NestedFieldRef, PrimitiveType, Schema, Type};
 use iceferry_common::model::{
-    CarryOver, DataFile, DeleteFile, DeleteKind, EpochContext, EpochId, FileDifference, FileFormat, MetricsMode,
-    ParquetSettings, RunId, ScanTask, Side, SourceContext, Split, TargetContext, TargetMode, TaskId,
+    DataFile, DeleteFile, DeleteKind, EpochContext, EpochId, FileDifference, FileFormat, MetricsMode, ParquetSettings,
+    Resolution, RunId, ScanTask, Side, SourceContext, Split, TargetContext, TargetMode, TaskId,
 };
 use iceferry_common::storage::{Storage, StorageProperties};
 use parquet::arrow::{ArrowWriter, PARQUET_FIELD_ID_META_KEY};
@@ -56,7 +57,17 @@ impl Lab {
     fn data_file(&self, name: &str, bytes: &[u8], record_count: u64) -> DataFile {
         let size_bytes = self.put(name, bytes);
         let location = self.location(name);
-        DataFile { location, format: FileFormat::Parquet, size_bytes, record_count, constants: Vec::new() }
+        DataFile {
+            location,
+            format: FileFormat::Parquet,
+            size_bytes,
+            record_count,
+            constants: Vec::new(),
+            sequence_number: 0,
+            first_row_id: None,
+            spec_id: 0,
+            partition: Vec::new(),
+        }
     }
 
     /// A data file of one batch.
@@ -190,6 +201,7 @@ fn context(schema: Schema) -> EpochContext {
         job: "job".parse().unwrap(),
         run: RunId("run".to_owned()),
         epoch: EpochId(0),
+        changelog: None,
         source: SourceContext {
             table: "db.source".to_owned(),
             read_schema: Arc::clone(&schema),
@@ -226,7 +238,7 @@ fn keyed(schema: Schema, key: &[i32]) -> EpochContext {
 }
 
 fn task(differences: Vec<FileDifference>, deletes: Vec<DeleteFile>) -> ScanTask {
-    ScanTask { id: TaskId(0), differences, deletes, carry_over: CarryOver::Keep }
+    ScanTask { id: TaskId(0), differences, deletes, resolution: Resolution::Keep }
 }
 
 fn difference(file: DataFile, before: Option<&[u32]>, after: Option<&[u32]>) -> FileDifference {

@@ -214,7 +214,7 @@ fn run_case(lab: &Lab, random: &mut Random) {
     }
     let mut task = task(differences, written);
     if random.chance(30) {
-        task.carry_over = CarryOver::Cancel;
+        task.resolution = Resolution::CarryOver;
     }
     let options = ReadOptions {
         batch_rows: 1 + random.below(100) as usize,
@@ -227,7 +227,7 @@ fn run_case(lab: &Lab, random: &mut Random) {
     };
     assert_eq!(of(Change::Delete), went, "DELETE rows");
     assert_eq!(of(Change::Insert), came, "INSERT rows");
-    if task.carry_over == CarryOver::Cancel {
+    if task.resolution == Resolution::CarryOver {
         assert!(got.is_sorted_by_key(|row| row.0 == Change::Insert), "a DELETE row came after an INSERT row");
     }
 }

@@ -45,6 +45,7 @@ impl Bench {
             job: "orders".parse().unwrap(),
             run: RunId("run".to_owned()),
             epoch: EpochId(3),
+            changelog: None,
             source: SourceContext {
                 table: "sales.orders".to_owned(),
                 equality_schema: Arc::clone(&read_schema),
