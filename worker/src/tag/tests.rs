@@ -421,3 +421,87 @@ fn slices_of_a_longer_batch_are_compared_by_their_own_rows() {
     assert_eq!(out.len(), 1);
     assert_eq!(rows(&out[0].rows), [with(3, &[])]);
 }
+
+/// A changelog's events: change type and id with float bits, sorted.
+fn events(deletes: &[Row], inserts: &[Row], by: Pairing) -> Result<Vec<String>, String> {
+    let input = changes(Change::Delete, deletes, 2).into_iter().chain(changes(Change::Insert, inserts, 3));
+    let tagging = Tagging { changelog: Some(by), ..tagging(Resolution::Updates, &[], PLENTY) };
+    let mut events = Vec::new();
+    for batch in tag(input, tagging) {
+        let batch = batch.map_err(|error| error.to_string())?;
+        assert!(batch.rows.num_rows() > 0, "no batch is empty");
+        let event = |row: Row| format!("{} {:?} {:?}", batch.change.name(), row.id, row.text);
+        events.extend(rows(&batch.rows).into_iter().map(event));
+    }
+    events.sort();
+    Ok(events)
+}
+
+/// Rows are told by their id.
+fn by_id() -> Pairing {
+    Pairing { columns: vec![0], nulls_pair: true, duplicates: true }
+}
+
+fn text(id: Option<i64>, text: &'static str) -> Row {
+    Row { id, text: Some(text), ..Row::of(0) }
+}
+
+#[test]
+fn what_is_left_of_a_key_on_both_sides_is_an_update() {
+    let deletes = [text(Some(1), "a"), text(Some(2), "b"), text(Some(3), "c")];
+    let inserts = [text(Some(1), "aa"), text(Some(2), "b"), text(Some(4), "a")];
+    let expected = [
+        "DELETE Some(3) Some(\"c\")",
+        "INSERT Some(4) Some(\"a\")",
+        "UPDATE_AFTER Some(1) Some(\"aa\")",
+        "UPDATE_BEFORE Some(1) Some(\"a\")",
+    ];
+    assert_eq!(events(&deletes, &inserts, by_id()).unwrap(), expected);
+}
+
+#[test]
+fn a_key_that_changes_is_a_delete_and_an_insert() {
+    let events = events(&[text(Some(1), "a")], &[text(Some(5), "a")], by_id()).unwrap();
+    assert_eq!(events, ["DELETE Some(1) Some(\"a\")", "INSERT Some(5) Some(\"a\")"]);
+}
+
+#[test]
+fn equal_rows_cancel_before_any_pairs_in_whatever_order_they_come() {
+    // Of one key: a row that is carried over, one that goes, one that comes.
+    let (kept, old, new) = (text(Some(1), "a"), text(Some(1), "b"), text(Some(1), "c"));
+    for deletes in [[kept.clone(), old.clone()], [old, kept.clone()]] {
+        for inserts in [[kept.clone(), new.clone()], [new.clone(), kept.clone()]] {
+            let expected = ["UPDATE_AFTER Some(1) Some(\"c\")", "UPDATE_BEFORE Some(1) Some(\"b\")"];
+            assert_eq!(events(&deletes, &inserts, by_id()).unwrap(), expected);
+        }
+    }
+}
+
+#[test]
+fn a_null_key_pairs_unless_it_identifies_nothing() {
+    let (went, came) = ([text(None, "a")], [text(None, "b")]);
+    let expected = ["UPDATE_AFTER None Some(\"b\")", "UPDATE_BEFORE None Some(\"a\")"];
+    assert_eq!(events(&went, &came, by_id()).unwrap(), expected);
+    let apart = Pairing { nulls_pair: false, ..by_id() };
+    assert_eq!(events(&went, &came, apart).unwrap(), ["DELETE None Some(\"a\")", "INSERT None Some(\"b\")"]);
+}
+
+#[test]
+fn duplicates_pair_in_order_or_are_refused_by_name() {
+    let (went, came) = ([text(Some(1), "a"), text(Some(1), "b")], [text(Some(1), "c")]);
+    let expected =
+        ["DELETE Some(1) Some(\"b\")", "UPDATE_AFTER Some(1) Some(\"c\")", "UPDATE_BEFORE Some(1) Some(\"a\")"];
+    assert_eq!(events(&went, &came, by_id()).unwrap(), expected);
+    let error = events(&went, &came, Pairing { duplicates: false, ..by_id() }).unwrap_err();
+    assert!(error.contains("id=1") && error.contains("duplicate_keys"), "{error}");
+}
+
+#[test]
+fn a_changelog_whose_rows_do_not_fit_fails_and_says_what_to_raise() {
+    let input = changes(Change::Delete, &[Row::of(1), Row::of(2)], 2);
+    let tagging = Tagging { changelog: Some(by_id()), ..tagging(Resolution::Updates, &[], 1) };
+    let out: Vec<_> = tag(input, tagging).collect();
+    let error = out[0].as_ref().unwrap_err();
+    assert!(out.len() == 1 && matches!(error, TagError::TooLarge { .. }), "{error}");
+    assert!(error.to_string().contains("--memory-mb"), "{error}");
+}
