@@ -133,6 +133,7 @@ where
         came_bytes: 0,
         ready: VecDeque::new(),
         carried_over: 0,
+        failed: false,
         tagging,
     }
 }
@@ -148,6 +149,7 @@ pub struct Tagged<I> {
     came_bytes: u64,
     ready: VecDeque<ChangeBatch>,
     carried_over: u64,
+    failed: bool,
 }
 
 impl<I> Tagged<I> {
@@ -194,7 +196,7 @@ impl<I> Tagged<I> {
 
     /// Rows that came and equal none that went: they wait where they may be a half of an update.
     fn came<E>(&mut self, batch: ChangeBatch) -> Result<(), TagError<E>> {
-        if self.tagging.resolution != Resolution::Updates {
+        if self.tagging.resolution != Resolution::Updates || self.tagging.changelog.is_none() {
             self.push(batch);
             return Ok(());
         }
@@ -253,7 +255,8 @@ where
     type Item = Result<ChangeBatch, TagError<E>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
+        // What is held or comes after an error must not come out as changes of an attempt that failed.
+        while !self.failed {
             if let Some(batch) = self.ready.pop_front() {
                 return Some(Ok(batch));
             }
@@ -264,10 +267,10 @@ where
                 None => return None,
             };
             if let Err(error) = step {
-                // What is held must not come out as deletes of an attempt that failed.
-                self.held = None;
+                self.failed = true;
                 return Some(Err(error));
             }
         }
+        None
     }
 }

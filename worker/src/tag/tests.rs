@@ -498,10 +498,20 @@ fn duplicates_pair_in_order_or_are_refused_by_name() {
 
 #[test]
 fn a_changelog_whose_rows_do_not_fit_fails_and_says_what_to_raise() {
-    let input = changes(Change::Delete, &[Row::of(1), Row::of(2)], 2);
+    let input = changes(Change::Delete, &[Row::of(1), Row::of(2)], 1).into_iter();
+    let input = input.chain(changes(Change::Insert, &[Row::of(3)], 1));
     let tagging = Tagging { changelog: Some(by_id()), ..tagging(Resolution::Updates, &[], 1) };
     let out: Vec<_> = tag(input, tagging).collect();
     let error = out[0].as_ref().unwrap_err();
     assert!(out.len() == 1 && matches!(error, TagError::TooLarge { .. }), "{error}");
     assert!(error.to_string().contains("--memory-mb"), "{error}");
+}
+
+#[test]
+fn without_a_changelog_no_row_waits_for_the_other_half_of_an_update() {
+    let input = changes(Change::Delete, &[Row::of(1)], 1).into_iter().chain(changes(Change::Insert, &[Row::of(2)], 1));
+    let out: Vec<_> = tag(input, tagging(Resolution::Updates, &[], PLENTY)).map(Result::unwrap).collect();
+    let mut kinds: Vec<&str> = out.iter().map(|batch| batch.change.name()).collect();
+    kinds.sort_unstable();
+    assert_eq!(kinds, ["DELETE", "INSERT"]);
 }
