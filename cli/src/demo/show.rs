@@ -44,6 +44,7 @@ pub(super) async fn rows(table: &LoadedTable) -> Result<Rows, Failure> {
         key: Vec::new(),
         together: plan::Together::CarryOver,
         partition_type: None,
+        manifest_lists: plan::ManifestLists::default(),
         options: plan::PlanOptions::of_table(&table.metadata),
     };
     let job: JobName = "show".parse().map_err(|error| Failure::new(Class::Bug, format!("{error}")))?;

@@ -1,5 +1,7 @@
 //! The `source` block: the table to read, and from where to where.
 
+use std::fmt;
+
 use super::block::{Block, Text, alternatives};
 use super::error::{Report, shown};
 use super::keys::SOURCE;
@@ -27,6 +29,56 @@ pub struct SourceSettings {
     pub identifier_columns: Vec<String>,
     /// Metadata columns to carry beside the rows, each once, in the file's order.
     pub metadata_columns: Vec<MetadataColumn>,
+    /// Whose history is followed; the main branch's when the file says nothing.
+    pub followed: FollowedRef,
+    /// What to do when the target holds a snapshot that is no longer in that history.
+    pub on_rollback: OnRollback,
+}
+
+/// The reference whose history a job follows. Other branches and staged snapshots are no part of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FollowedRef {
+    /// A branch, which moves.
+    Branch(String),
+    /// A tag, which stays.
+    Tag(String),
+}
+
+impl FollowedRef {
+    /// The branch that every table has.
+    pub const MAIN: &'static str = "main";
+
+    /// The reference's name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Branch(name) | Self::Tag(name) => name,
+        }
+    }
+}
+
+impl Default for FollowedRef {
+    fn default() -> Self {
+        Self::Branch(Self::MAIN.to_owned())
+    }
+}
+
+impl fmt::Display for FollowedRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Branch(name) => write!(f, "branch {name}"),
+            Self::Tag(name) => write!(f, "tag {name}"),
+        }
+    }
+}
+
+/// What to do when the source was rolled back, or its reference set elsewhere.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OnRollback {
+    /// End with an error.
+    #[default]
+    Fail,
+    /// Apply the difference between what the target holds and where the source is now.
+    Resync,
 }
 
 /// Where a job starts and ends, as the file says it; which snapshots these are is known when the table is.
@@ -34,7 +86,7 @@ pub struct SourceSettings {
 pub struct Bounds {
     /// With none, the job goes on from the target's checkpoint, or begins with [`StartingStrategy::Initial`].
     pub start: Option<StartBound>,
-    /// With none, the job ends at the current snapshot.
+    /// With none, the job ends at the newest snapshot of the history that it follows.
     pub end: Option<EndBound>,
 }
 
@@ -71,7 +123,7 @@ pub enum StartingStrategy {
     Initial,
     /// With the changes of the oldest snapshot.
     Earliest,
-    /// With the changes of the current snapshot.
+    /// With the changes of the newest snapshot.
     Latest,
 }
 
@@ -98,6 +150,8 @@ pub(super) fn read(node: Node, report: &mut Report) -> Option<SourceSettings> {
     let duplicate_keys = block.word("duplicate_keys", DUPLICATE_KEYS);
     let identifier_columns = block.names("identifier_columns", "columns");
     let metadata_columns = metadata_columns(&mut block);
+    let followed = followed(&mut block);
+    let on_rollback = block.word("on_rollback", ON_ROLLBACK);
     history(&mut block);
     Some(SourceSettings {
         table: table?,
@@ -107,6 +161,8 @@ pub(super) fn read(node: Node, report: &mut Report) -> Option<SourceSettings> {
         duplicate_keys,
         identifier_columns: identifier_columns.unwrap_or_default(),
         metadata_columns,
+        followed,
+        on_rollback: on_rollback.unwrap_or_default(),
     })
 }
 
@@ -271,14 +327,19 @@ fn metadata_columns(block: &mut Block<'_>) -> Vec<MetadataColumn> {
     columns
 }
 
-fn history(block: &mut Block<'_>) {
+const ON_ROLLBACK: &[(&str, OnRollback)] = &[("fail", OnRollback::Fail), ("resync", OnRollback::Resync)];
+
+fn followed(block: &mut Block<'_>) -> FollowedRef {
     block.exclusive(&["branch", "tag"]);
-    for (key, wanted) in [("branch", "the name of a branch"), ("tag", "the name of a tag")] {
-        block.text(key, wanted);
-        block.not_yet(key);
-    }
+    let branch = block.text("branch", "the name of a branch");
+    let tag = block.text("tag", "the name of a tag");
+    let branch = branch.map(|text| FollowedRef::Branch(text.value));
+    branch.or(tag.map(|text| FollowedRef::Tag(text.value))).unwrap_or_default()
+}
+
+fn history(block: &mut Block<'_>) {
     // The word that each key has when it is left out comes first, and is what this version does.
-    for (key, done, later) in [("on_rollback", "fail", "resync"), ("on_gap", "fail", "resync")] {
+    for (key, done, later) in [("on_gap", "fail", "resync")] {
         if block.word(key, &[(done, false), (later, true)]) == Some(true) {
             block.value_not_yet(key, later);
         }

@@ -120,6 +120,8 @@ fn the_annotated_example_parses_to_what_it_says() {
 fn the_least_file_has_every_default() {
     let job = parse(&file("", "")).unwrap();
     assert_eq!(job.source.bounds, Bounds::default());
+    assert_eq!(job.source.followed, FollowedRef::Branch("main".into()));
+    assert_eq!(job.source.on_rollback, OnRollback::Fail);
     assert_eq!(job.target.mode, TargetMode::MergeOnRead);
     assert_eq!((job.target.delete_format, job.target.copy), (DeleteFormat::Auto, CopyMode::Auto));
     assert_eq!(job.target.format_version, None);
@@ -166,6 +168,18 @@ fn bounds_are_taken_in_every_spelling() {
     for (lines, end) in ends {
         let job = parse(&file(&format!("  {lines}"), "")).unwrap_or_else(|error| panic!("{lines}: {error}"));
         assert_eq!(job.source.bounds.end, Some(end), "{lines}");
+    }
+}
+
+#[test]
+fn the_history_to_follow_is_a_branch_or_a_tag() {
+    for (lines, followed) in [
+        ("branch: main", FollowedRef::default()),
+        ("branch: audit", FollowedRef::Branch("audit".into())),
+        ("tag: end-of-2025", FollowedRef::Tag("end-of-2025".into())),
+    ] {
+        let job = parse(&file(&format!("  {lines}\n  on_rollback: RESYNC"), "")).unwrap();
+        assert_eq!((job.source.followed, job.source.on_rollback), (followed, OnRollback::Resync), "{lines}");
     }
 }
 
@@ -352,6 +366,8 @@ const WRONG: &[(&str, &str, &str)] = &[
         "source.include_metadata_columns: _change_type is asked for by target.change_type_column",
     ),
     ("changes: gross", "", "source.changes: wants net or per_snapshot, not 'gross'"),
+    ("on_rollback: ignore", "", "source.on_rollback: wants fail or resync, not 'ignore'"),
+    ("branch: ''", "", "source.branch: is empty: give the name of a branch"),
     ("on_gap: skip", "", "source.on_gap: wants fail or resync, not 'skip'"),
     (
         "",
@@ -540,9 +556,6 @@ fn what_is_for_later_is_listed_in_one_error() {
         ("keep: [a]", "", "source.keep"),
         ("drop: [a]", "", "source.drop"),
         ("filter: a > 5", "", "source.filter"),
-        ("branch: a", "", "source.branch"),
-        ("tag: a", "", "source.tag"),
-        ("on_rollback: resync", "", "source.on_rollback: resync"),
         ("on_gap: resync", "", "source.on_gap: resync"),
         ("", "keep: [a]", "target.keep"),
         ("", "drop: [a]", "target.drop"),
@@ -560,7 +573,7 @@ fn what_is_for_later_is_listed_in_one_error() {
         ("", "triggering_frequency_seconds: 60", "target.triggering_frequency_seconds"),
         ("", "delete_format: position", "target.delete_format: position"),
         ("", "schema_evolution: full", "target.schema_evolution: full"),
-        ("tag: a", "only: b\n  delete_format: position", "source.tag, target.delete_format: position, target.only"),
+        ("drop: [a]", "only: b\n  delete_format: position", "source.drop, target.delete_format: position, target.only"),
     ];
     for (source, target, keys) in cases {
         let error = parse(&file(&format!("  {source}"), &format!("  {target}"))).unwrap_err();

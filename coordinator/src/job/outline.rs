@@ -1,6 +1,5 @@
 //! What a run would do, without doing it.
 
-use iceferry_common::model::SnapshotId;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
@@ -100,8 +99,7 @@ fn target_change(prepared: &Prepared) -> String {
 /// Why there is nothing to do, in words.
 pub(super) fn describe_nothing(nothing: &Nothing) -> String {
     match nothing {
-        Nothing::EmptyTable | Nothing::FromLatest { start: None } => "the source has no snapshot yet".to_owned(),
-        Nothing::FromLatest { start: Some(SnapshotId(start)) } => format!("the job begins after snapshot {start}"),
+        Nothing::EmptyTable => "the source has no snapshot yet".to_owned(),
         Nothing::UpToDate { checkpoint } => format!("the target holds source snapshot {checkpoint} already"),
         Nothing::EndBeforeCheckpoint { end, checkpoint } => {
             format!("the range ends with snapshot {end}, and the target holds snapshot {checkpoint} already")

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use iceberg::spec::{FormatVersion, Schema, SchemaRef, TableMetadata};
-use iceferry_common::config::{JobFile, StartBound};
+use iceferry_common::config::{FollowedRef, JobFile, StartBound};
 use iceferry_common::model::{Identity, SnapshotId, TargetMode};
 
 use super::changelog::{self, AddedColumns, ChangelogShape};
@@ -12,7 +12,7 @@ use super::schema::{self, Misfit};
 use super::{JobError, columns};
 use crate::catalog::{self, Catalog, CatalogError, LoadedTable, TableCreation};
 use crate::commit::{self, Checkpoint};
-use crate::plan::{self, Nothing, Range};
+use crate::plan::{self, ManifestLists, Nothing, Range, RangeRequest};
 
 /// A job that may start.
 #[derive(Debug)]
@@ -43,6 +43,8 @@ pub struct Prepared {
     pub read_key: Vec<i32>,
     /// How changes become rows, when the target is a changelog.
     pub changelog: Option<ChangelogShape>,
+    /// Manifest lists that were read last: an epoch begins where the one before it ended.
+    pub manifest_lists: ManifestLists,
     /// The hash of what defines the mirror, the source's columns included.
     pub mirror_hash: String,
     /// What a person should know before it starts.
@@ -96,10 +98,25 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
     };
     let mirror = job.target.mode == TargetMode::MergeOnRead;
     let held_snapshot = checkpoint.as_ref().map(|checkpoint| checkpoint.source_snapshot_id);
-    let range = plan::epochs(&source.metadata, job.source.bounds, held_snapshot, mirror, job.changes())?;
+    let request = RangeRequest {
+        bounds: job.source.bounds,
+        followed: &job.source.followed,
+        on_rollback: job.source.on_rollback,
+        changes: job.changes(),
+        checkpoint: held_snapshot,
+        mirror,
+    };
+    let range = plan::epochs(&source.metadata, &request)?;
 
     let candidates = schemas_of_range(&source.metadata, &job, &range);
     let mut notes = Vec::new();
+    if let Some((checkpoint, through)) = range.resync(&source.metadata) {
+        notes.push(format!(
+            "{}: the target holds snapshot {checkpoint}, which is not in the history of {}; the difference to snapshot \
+             {through} is applied, as source.on_rollback asks for",
+            source.ident, job.source.followed
+        ));
+    }
     let fit = |misfit: Misfit| JobError::Schema {
         table: source.ident.to_string(),
         target: job.target.table.ident().to_string(),
@@ -165,6 +182,7 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
         write_key,
         read_key,
         changelog,
+        manifest_lists: ManifestLists::default(),
         mirror_hash,
         notes,
     })
@@ -192,13 +210,14 @@ fn held(job: &JobFile, source: &LoadedTable, target: &LoadedTable) -> Result<Opt
 }
 
 /// The schemas that the range's last state may be read with, the one to prefer first: that of its snapshot when an end was
-/// asked for, as a read of that snapshot has it; the table's current one otherwise. Where there is nothing to do, the one
-/// that the target was brought to before is as good.
+/// asked for or a tag is followed, as a read of that snapshot has it; the table's current one otherwise. Where there is
+/// nothing to do, the one that the target was brought to before is as good.
 fn schemas_of_range(metadata: &TableMetadata, job: &JobFile, range: &Range) -> Vec<SchemaRef> {
     let of_snapshot = |SnapshotId(id): SnapshotId| metadata.snapshot_by_id(id)?.schema(metadata).ok();
     let current = Arc::clone(metadata.current_schema());
+    let stays = job.source.bounds.end.is_some() || matches!(job.source.followed, FollowedRef::Tag(_));
     match range {
-        Range::Epochs(epochs) if job.source.bounds.end.is_some() => {
+        Range::Epochs(epochs) if stays => {
             let through = epochs.last().and_then(|epoch| of_snapshot(epoch.through));
             vec![through.unwrap_or(current)]
         }

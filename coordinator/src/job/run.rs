@@ -20,7 +20,7 @@ use super::{JobError, outline};
 use crate::catalog::{CatalogError, LoadedTable};
 use crate::commit::{self, CommitError, CommitPolicy, EpochCommit, RunMarker};
 use crate::distribute::{Dispatcher, DistributeError, Drained};
-use crate::plan::{self, Epoch, Nothing, PlanSummary, Range, Together};
+use crate::plan::{self, Epoch, PlanSummary, Range, Together};
 
 /// Scan tasks between planner and dispatcher; more would only hold memory, since the dispatcher has a queue of its own.
 const TASKS_BETWEEN: usize = 16;
@@ -131,10 +131,6 @@ async fn target_table(prepared: &Prepared) -> Result<LoadedTable, JobError> {
 pub(super) fn work(range: &Range) -> (Vec<Epoch>, Option<String>) {
     match range {
         Range::Epochs(epochs) => (epochs.clone(), None),
-        // The job begins with what comes next: that is recorded, so that a later run knows from where.
-        Range::Nothing(Nothing::FromLatest { start: Some(start) }) => {
-            (vec![Epoch { before: Some(*start), through: *start, rewrites_only: true }], None)
-        }
         Range::Nothing(nothing) => (Vec::new(), Some(outline::describe_nothing(nothing))),
     }
 }
@@ -468,6 +464,7 @@ impl Prepared {
             key: self.read_key.clone(),
             together: self.together(),
             partition_type: self.changelog.as_ref().map(|shape| shape.partition_type.clone()),
+            manifest_lists: self.manifest_lists.clone(),
             options: plan::PlanOptions::of_table(&self.source.metadata),
         }
     }

@@ -42,13 +42,14 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
         storage: request.storage.clone(),
         metadata: Arc::clone(&request.metadata),
         at_once: request.options.manifests_at_once,
+        lists: request.manifest_lists.clone(),
     };
     let of_table = |problem: FileProblem| Stop::from(problem.of_table(&request.table));
     let before = match request.before {
-        Some(snapshot) => reader.list(snapshot).await?,
+        Some(snapshot) => reader.list(snapshot, &mut summary.manifest_lists_read).await?.as_ref().clone(),
         None => Vec::new(),
     };
-    let after = reader.list(request.after).await?;
+    let after = reader.list(request.after, &mut summary.manifest_lists_read).await?.as_ref().clone();
     let (before, dead_before): (Vec<_>, Vec<_>) = before.into_iter().partition(holds_live_entries);
     let (after, dead_after): (Vec<_>, Vec<_>) = after.into_iter().partition(holds_live_entries);
     summary.manifests_skipped += (dead_before.len() + dead_after.len()) as u64;

@@ -10,6 +10,7 @@ use iceferry_common::model::SnapshotId;
 use iceferry_common::storage::Storage;
 
 use super::error::{FileProblem, PlanError};
+use super::lists::ManifestLists;
 use super::partition_names;
 
 /// A manifest and the snapshot whose list names it.
@@ -71,6 +72,7 @@ pub(super) struct Reader {
     pub(super) storage: Storage,
     pub(super) metadata: TableMetadataRef,
     pub(super) at_once: usize,
+    pub(super) lists: ManifestLists,
 }
 
 /// Why decoding failed.
@@ -80,8 +82,8 @@ enum DecodeError {
 }
 
 impl Reader {
-    /// The manifests of a snapshot.
-    pub(super) async fn list(&self, snapshot: SnapshotId) -> Result<Vec<Named>, PlanError> {
+    /// The manifests of a snapshot; `read` counts the list unless an earlier plan left it.
+    pub(super) async fn list(&self, snapshot: SnapshotId, read: &mut u64) -> Result<Arc<Vec<Named>>, PlanError> {
         let metadata = self.metadata.snapshot_by_id(snapshot.0);
         let gone = || PlanError::SnapshotGone { table: self.table.clone(), snapshot };
         let metadata = metadata.ok_or_else(gone)?;
@@ -95,13 +97,19 @@ impl Reader {
             let problem = "the manifest list is encrypted, which is not supported yet; copy the table unencrypted";
             return Err(FileProblem::refused(location, problem).of_table(&self.table));
         }
+        if let Some(list) = self.lists.get(location) {
+            return Ok(list);
+        }
+        *read += 1;
         let version = self.metadata.format_version();
         let decode = move |bytes: &[u8]| {
             ManifestList::parse_with_version(bytes, list_version(bytes, version)).map_err(DecodeError::Iceberg)
         };
         let list = self.fetch("manifest list", location.to_owned(), snapshot, decode).await?;
         let named = list.consume_entries().into_iter().map(|file| Named { file, snapshot });
-        Ok(named.collect())
+        let named = Arc::new(named.collect());
+        self.lists.keep(location, &named);
+        Ok(named)
     }
 
     /// What `decode` makes of each manifest, in their order.

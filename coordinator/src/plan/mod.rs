@@ -10,6 +10,7 @@ mod difference;
 mod entry;
 mod error;
 mod group;
+mod lists;
 mod manifests;
 mod pack;
 mod partition;
@@ -27,7 +28,8 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 
 pub use error::PlanError;
-pub use range::{Epoch, Nothing, Range, RangeError, epochs};
+pub use lists::ManifestLists;
+pub use range::{Epoch, Nothing, Range, RangeError, RangeRequest, epochs};
 
 /// Two states of a table, and how their difference is to be cut.
 #[derive(Debug, Clone)]
@@ -50,6 +52,8 @@ pub struct PlanRequest {
     pub together: Together,
     /// The fields of all partition specs, when workers are to know each file's partition.
     pub partition_type: Option<StructType>,
+    /// Lists that an earlier plan read; clones share them. A plan of the next epoch finds its state before there.
+    pub manifest_lists: ManifestLists,
     /// Sizes and bounds.
     pub options: PlanOptions,
 }
@@ -143,6 +147,8 @@ pub struct PlanSummary {
     pub delete_bytes: u64,
     /// Rows of the delete files, and positions of the vectors.
     pub delete_records: u64,
+    /// Manifest lists read.
+    pub manifest_lists_read: u64,
     /// Manifests opened.
     pub manifests_opened: u64,
     /// Manifests of the states that did not have to be opened.

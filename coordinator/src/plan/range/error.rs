@@ -1,11 +1,28 @@
 //! Why a range of snapshots cannot be had.
 
+use iceferry_common::config::FollowedRef;
 use iceferry_common::fault::{Class, Classified};
 use iceferry_common::model::SnapshotId;
 
 /// Bounds that do not fit the table's history, or a history that does not lead from the checkpoint to its end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RangeError {
+    /// The table has no such branch or tag.
+    #[error("the source has no {followed}; it has {known}")]
+    UnknownRef {
+        /// What the job follows.
+        followed: FollowedRef,
+        /// The branches and tags that there are, in words.
+        known: String,
+    },
+    /// The table's references could not be looked through.
+    #[error("could not look for {followed} among the references of the source: {problem}; repair its metadata")]
+    RefsUnreadable {
+        /// What the job follows.
+        followed: FollowedRef,
+        /// What is wrong.
+        problem: String,
+    },
     /// The snapshot of a bound does not exist.
     #[error("{bound}: snapshot {snapshot} is not in the source: it was expired or never was; take one of its history")]
     UnknownSnapshot {
@@ -14,14 +31,16 @@ pub enum RangeError {
         /// The snapshot.
         snapshot: SnapshotId,
     },
-    /// The snapshot of a bound exists, and is not part of main's history.
-    #[error("{bound}: snapshot {snapshot} is not an ancestor of main's current snapshot {current}; take one that is")]
+    /// The snapshot of a bound exists, and is not part of the history that is followed.
+    #[error("{bound}: snapshot {snapshot} is not in the history of {followed} (now at {current}); take one that is")]
     NotAnAncestor {
         /// The bound's key.
         bound: &'static str,
         /// The snapshot.
         snapshot: SnapshotId,
-        /// Main's current snapshot.
+        /// What the job follows.
+        followed: FollowedRef,
+        /// Its newest snapshot.
         current: SnapshotId,
     },
     /// The range begins after its end.
@@ -64,26 +83,44 @@ pub enum RangeError {
         /// Where it ends.
         through: SnapshotId,
     },
-    /// The source was rolled back behind the checkpoint.
+    /// The changes of the oldest snapshot that is left are asked for, and its parent was expired.
     #[error(
-        "history gap: the target holds snapshot {checkpoint}, which is no longer in the history of main (now at \
-         {current}): the source was rolled back; copy the table anew"
+        "history gap: the changes of snapshot {oldest} are asked for (start {start}), and its parent {missing} was \
+         expired from the source; begin with the whole state (starting_strategy: initial), or with after_snapshot: {oldest}"
+    )]
+    BeginningExpired {
+        /// The parent.
+        missing: SnapshotId,
+        /// The start as given.
+        start: String,
+        /// The oldest snapshot that is left.
+        oldest: SnapshotId,
+    },
+    /// The source was rolled back behind the checkpoint, or its reference was set elsewhere.
+    #[error(
+        "history gap: the target holds snapshot {checkpoint}, which is not in the history of {followed} (now at \
+         {current}): the source was rolled back, or another branch is followed; set source.on_rollback: resync to \
+         apply the difference, or copy the table anew"
     )]
     RolledBack {
         /// What the target holds.
         checkpoint: SnapshotId,
-        /// Main's current snapshot.
+        /// What the job follows.
+        followed: FollowedRef,
+        /// Its newest snapshot.
         current: SnapshotId,
     },
     /// The source was replaced by another table: its history begins anew.
     #[error(
-        "history gap: the target holds snapshot {checkpoint}, and the history of main begins anew with snapshot \
-         {root}: the source was replaced, or rolled back and the snapshot expired; copy the table anew"
+        "history gap: the target holds snapshot {checkpoint}, and the history of {followed} begins anew with \
+         snapshot {root}: the source was replaced, or rolled back and the snapshot expired; copy the table anew"
     )]
     Replaced {
         /// What the target holds.
         checkpoint: SnapshotId,
-        /// The first snapshot of main's history.
+        /// What the job follows.
+        followed: FollowedRef,
+        /// The first snapshot of its history.
         root: SnapshotId,
     },
     /// The source has no snapshot left, and the target holds one.
@@ -97,14 +134,18 @@ pub enum RangeError {
 impl Classified for RangeError {
     fn class(&self) -> Class {
         match self {
-            Self::UnknownSnapshot { .. }
+            Self::UnknownRef { .. }
+            | Self::UnknownSnapshot { .. }
             | Self::NotAnAncestor { .. }
             | Self::StartAfterEnd { .. }
             | Self::TimestampUnit { .. }
             | Self::StartDiffersFromCheckpoint { .. } => Class::Config,
-            Self::Expired { .. } | Self::RolledBack { .. } | Self::Replaced { .. } | Self::Emptied { .. } => {
-                Class::HistoryGap
-            }
+            Self::RefsUnreadable { .. } => Class::Corrupt,
+            Self::Expired { .. }
+            | Self::BeginningExpired { .. }
+            | Self::RolledBack { .. }
+            | Self::Replaced { .. }
+            | Self::Emptied { .. } => Class::HistoryGap,
         }
     }
 }

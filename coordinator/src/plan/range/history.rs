@@ -1,23 +1,42 @@
-//! Main's history: where bounds and checkpoint lie in it, and how a range of it is cut.
+//! The history of a branch or tag: where bounds and checkpoint lie in it, and how a range of it is cut.
 
 use iceberg::spec::{Operation, SnapshotRef, TableMetadata};
-use iceferry_common::config::{Bounds, Changes, EndBound, StartBound};
+use iceferry_common::config::{Bounds, Changes, EndBound, FollowedRef, StartBound, StartingStrategy};
 use iceferry_common::model::SnapshotId;
 
-use super::{Epoch, Nothing, Range, RangeError, describe_start};
+use super::{Epoch, Nothing, Range, RangeError, describe_start, followed};
 
-/// Main's history as far as it is there, oldest first. Positions are indexes into it.
+/// The history of what is followed, as far as it is there, oldest first. Positions are indexes into it.
 pub(super) struct History<'a> {
     table: &'a TableMetadata,
+    followed: &'a FollowedRef,
     snapshots: Vec<SnapshotRef>,
     /// The parent of the oldest snapshot, when it was expired.
     missing: Option<SnapshotId>,
     changes: Changes,
 }
 
+/// Whether one snapshot is the other or comes before it, as far as the metadata has the history of `of`.
+pub(super) fn is_ancestor(table: &TableMetadata, ancestor: SnapshotId, of: SnapshotId) -> bool {
+    let mut next = Some(of.0);
+    for _ in 0..table.snapshots().len() {
+        if next == Some(ancestor.0) {
+            return true;
+        }
+        next = next.and_then(|id| table.snapshot_by_id(id)?.parent_snapshot_id());
+    }
+    next == Some(ancestor.0)
+}
+
 impl<'a> History<'a> {
-    pub(super) fn of(table: &'a TableMetadata, changes: Changes) -> Option<Self> {
-        let mut snapshots = vec![table.current_snapshot()?.clone()];
+    /// `None` when the table has no snapshot on main, and main is followed.
+    pub(super) fn of(
+        table: &'a TableMetadata,
+        followed: &'a FollowedRef,
+        changes: Changes,
+    ) -> Result<Option<Self>, RangeError> {
+        let Some(head) = followed::head(table, followed)? else { return Ok(None) };
+        let mut snapshots = vec![head.clone()];
         let mut missing = None;
         // A parent loop would be damaged metadata; the number of snapshots bounds the walk.
         while snapshots.len() <= table.snapshots().len() {
@@ -31,7 +50,7 @@ impl<'a> History<'a> {
             }
         }
         snapshots.reverse();
-        Some(Self { table, snapshots, missing, changes })
+        Ok(Some(Self { table, followed, snapshots, missing, changes }))
     }
 
     pub(super) fn id(&self, position: usize) -> SnapshotId {
@@ -46,8 +65,9 @@ impl<'a> History<'a> {
         self.snapshots.iter().position(|snapshot| snapshot.snapshot_id() == id.0)
     }
 
-    /// Whether a snapshot that is not in main's history comes from it: then it lies on another branch, or was rolled
-    /// back, and no gap in main's history can hide it.
+    /// Whether a snapshot that is not in the history comes from it: then it lies on another branch, or was rolled back,
+    /// and no gap in the history can hide it. That holds for a child of the gap's first snapshot too: a snapshot cannot
+    /// be its parent's ancestor.
     fn branched_off(&self, id: SnapshotId) -> bool {
         let mut ancestor = self.table.snapshot_by_id(id.0);
         for _ in 0..self.table.snapshots().len() {
@@ -55,7 +75,11 @@ impl<'a> History<'a> {
             if self.position(SnapshotId(snapshot.snapshot_id())).is_some() {
                 return true;
             }
-            ancestor = snapshot.parent_snapshot_id().and_then(|parent| self.table.snapshot_by_id(parent));
+            let parent = snapshot.parent_snapshot_id();
+            if parent.is_some() && parent == self.missing.map(|missing| missing.0) {
+                return true;
+            }
+            ancestor = parent.and_then(|parent| self.table.snapshot_by_id(parent));
         }
         false
     }
@@ -70,7 +94,10 @@ impl<'a> History<'a> {
             Some(missing) if !self.branched_off(snapshot) => {
                 Err(RangeError::Expired { missing, from: format!("{bound} {snapshot}"), through: self.current() })
             }
-            _ => Err(RangeError::NotAnAncestor { bound, snapshot, current: self.current() }),
+            _ => {
+                let followed = self.followed.clone();
+                Err(RangeError::NotAnAncestor { bound, snapshot, followed, current: self.current() })
+            }
         }
     }
 
@@ -104,7 +131,7 @@ impl<'a> History<'a> {
             end: match end_bound {
                 Some(EndBound::ToSnapshot(id)) => format!("to_snapshot {id}"),
                 Some(EndBound::ToTimestamp(ms)) => format!("to_timestamp {ms}"),
-                None => format!("current snapshot {}", self.current()),
+                None => format!("newest snapshot {}", self.current()),
             },
         };
         match start {
@@ -124,7 +151,11 @@ impl<'a> History<'a> {
                 }
                 Ok(self.snapshots.iter().position(|snapshot| snapshot.timestamp_ms() >= ms))
             }
-            StartBound::Strategy(_) => Ok(Some(0)),
+            StartBound::Strategy(StartingStrategy::Latest) => {
+                let newest = self.snapshots.len() - 1;
+                if newest > end { Err(too_late()) } else { Ok(Some(newest)) }
+            }
+            StartBound::Strategy(StartingStrategy::Initial | StartingStrategy::Earliest) => Ok(Some(0)),
         }
     }
 
@@ -134,7 +165,10 @@ impl<'a> History<'a> {
             return Ok(Range::Epochs(self.cut(first - 1, end)));
         }
         match self.missing {
-            Some(missing) => Err(RangeError::Expired { missing, from: describe_start(start), through: self.id(end) }),
+            Some(missing) => {
+                let start = describe_start(start);
+                Err(RangeError::BeginningExpired { missing, start, oldest: self.id(0) })
+            }
             // The first snapshot of all changes the empty state: the same as a backfill.
             None => {
                 let last = if self.changes == Changes::PerSnapshot { 0 } else { end };
@@ -175,20 +209,21 @@ impl<'a> History<'a> {
         epochs
     }
 
-    /// Where the checkpoint is in main's history; if it is not there, why.
+    /// Where the checkpoint is in the history; if it is not there, why.
     pub(super) fn position_of_checkpoint(&self, checkpoint: SnapshotId, end: usize) -> Result<usize, RangeError> {
         if let Some(position) = self.position(checkpoint) {
             return Ok(position);
         }
         if self.branched_off(checkpoint) {
-            return Err(RangeError::RolledBack { checkpoint, current: self.current() });
+            let followed = self.followed.clone();
+            return Err(RangeError::RolledBack { checkpoint, followed, current: self.current() });
         }
         match self.missing {
             Some(missing) => {
                 let from = format!("checkpoint {checkpoint}");
                 Err(RangeError::Expired { missing, from, through: self.id(end) })
             }
-            None => Err(RangeError::Replaced { checkpoint, root: self.id(0) }),
+            None => Err(RangeError::Replaced { checkpoint, followed: self.followed.clone(), root: self.id(0) }),
         }
     }
 }

@@ -1,15 +1,16 @@
 //! Which snapshots a run carries: bounds and checkpoint in, epochs out. Pure: it looks at the table's metadata alone.
 //!
-//! History is walked by parents from main's current snapshot; a clock never decides an order. A range is (after,
-//! through]. It is cut at `replace` snapshots, which by the specification change no rows: an epoch ends before one, the
-//! replace itself only moves the checkpoint, and the next epoch begins from its state. Where the changes of each snapshot
-//! are wanted, every other snapshot is an epoch as well.
+//! History is walked by parents from the newest snapshot of the branch or tag that is followed; a clock never decides
+//! an order. A range is (after, through]. It is cut at `replace` snapshots, which by the specification change no rows: an
+//! epoch ends before one, the replace itself only moves the checkpoint, and the next epoch begins from its state. Where
+//! the changes of each snapshot are wanted, every other snapshot is an epoch as well.
 
 mod error;
+mod followed;
 mod history;
 
 use iceberg::spec::TableMetadata;
-use iceferry_common::config::{Bounds, Changes, EndBound, StartBound, StartingStrategy};
+use iceferry_common::config::{Bounds, Changes, EndBound, FollowedRef, OnRollback, StartBound, StartingStrategy};
 use iceferry_common::model::SnapshotId;
 
 pub use error::RangeError;
@@ -38,6 +39,16 @@ pub enum Range {
     Nothing(Nothing),
 }
 
+impl Range {
+    /// The checkpoint and the snapshot that is gone to, where the one is no ancestor of the other: after a rollback.
+    pub fn resync(&self, table: &TableMetadata) -> Option<(SnapshotId, SnapshotId)> {
+        let Self::Epochs(epochs) = self else { return None };
+        let first = epochs.first()?;
+        let before = first.before?;
+        (!history::is_ancestor(table, before, first.through)).then_some((before, first.through))
+    }
+}
+
 /// Why there is nothing to do. The checkpoint does not move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nothing {
@@ -57,34 +68,39 @@ pub enum Nothing {
     },
     /// No snapshot lies between the bounds.
     EmptyWindow,
-    /// The job begins with what comes after this snapshot: record it as the start.
-    FromLatest {
-        /// Main's current snapshot; `None` when the table is empty.
-        start: Option<SnapshotId>,
-    },
 }
 
-/// What a run is to carry. `checkpoint` is the source snapshot that the target holds; `mirror` tells a target that is
-/// kept equal to the source from a changelog, which may leave out what lies between its checkpoint and an explicit start.
-/// `changes` says whether each snapshot is an epoch of its own.
+/// What decides a range, beside the source's metadata.
+#[derive(Debug, Clone, Copy)]
+pub struct RangeRequest<'a> {
+    /// Where the job starts and ends.
+    pub bounds: Bounds,
+    /// Whose history is followed.
+    pub followed: &'a FollowedRef,
+    /// What to do when the checkpoint is no longer in that history.
+    pub on_rollback: OnRollback,
+    /// Whether each snapshot is an epoch of its own.
+    pub changes: Changes,
+    /// The source snapshot that the target holds.
+    pub checkpoint: Option<SnapshotId>,
+    /// Whether the target is kept equal to the source; a changelog may leave out what lies between its checkpoint and an
+    /// explicit start.
+    pub mirror: bool,
+}
+
+/// What a run is to carry.
+///
+/// A checkpoint of another branch is as good as one of this, if it is in this one's history: the state is the same.
 ///
 /// # Errors
 /// [`RangeError`], whose class tells a wrong bound from a gap in the history.
-pub fn epochs(
-    table: &TableMetadata,
-    bounds: Bounds,
-    checkpoint: Option<SnapshotId>,
-    mirror: bool,
-    changes: Changes,
-) -> Result<Range, RangeError> {
+pub fn epochs(table: &TableMetadata, request: &RangeRequest<'_>) -> Result<Range, RangeError> {
+    let RangeRequest { bounds, checkpoint, mirror, .. } = *request;
     check_timestamps(bounds)?;
     check_known(table, bounds)?;
-    let Some(history) = History::of(table, changes) else {
+    let Some(history) = History::of(table, request.followed, request.changes)? else {
         return match checkpoint {
             Some(checkpoint) => Err(RangeError::Emptied { checkpoint }),
-            None if bounds.start == Some(StartBound::Strategy(StartingStrategy::Latest)) => {
-                Ok(Range::Nothing(Nothing::FromLatest { start: None }))
-            }
             None => Ok(Range::Nothing(Nothing::EmptyTable)),
         };
     };
@@ -92,7 +108,12 @@ pub fn epochs(
         return Ok(Range::Nothing(Nothing::EmptyWindow));
     };
     if let Some(checkpoint) = checkpoint {
-        let at = history.position_of_checkpoint(checkpoint, end)?;
+        let at = match history.position_of_checkpoint(checkpoint, end) {
+            Err(RangeError::RolledBack { .. }) if request.on_rollback == OnRollback::Resync => {
+                return resync(&history, bounds.start, checkpoint, end);
+            }
+            at => at?,
+        };
         match bounds.start {
             None | Some(StartBound::Strategy(_)) => return Ok(history.after_checkpoint(at, end)),
             Some(start) => {
@@ -108,7 +129,7 @@ pub fn epochs(
         }
     }
     match bounds.start {
-        Some(start @ StartBound::Strategy(StartingStrategy::Earliest)) if changes == Changes::PerSnapshot => {
+        Some(start @ StartBound::Strategy(StartingStrategy::Earliest)) if request.changes == Changes::PerSnapshot => {
             history.beginning_at(0, end, start)
         }
         None | Some(StartBound::Strategy(StartingStrategy::Initial | StartingStrategy::Earliest)) => {
@@ -116,13 +137,27 @@ pub fn epochs(
             let through = history.id(end);
             Ok(Range::Epochs(vec![Epoch { before: None, through, rewrites_only: false }]))
         }
-        Some(StartBound::Strategy(StartingStrategy::Latest)) => {
-            Ok(Range::Nothing(Nothing::FromLatest { start: Some(history.current()) }))
-        }
         Some(start) => match history.first(start, bounds.end, end)? {
             Some(first) if first <= end => history.beginning_at(first, end, start),
             _ => Ok(Range::Nothing(Nothing::EmptyWindow)),
         },
+    }
+}
+
+/// After a rollback: the difference of what the target holds and where the source is now, whatever lies between.
+fn resync(
+    history: &History<'_>,
+    start: Option<StartBound>,
+    checkpoint: SnapshotId,
+    end: usize,
+) -> Result<Range, RangeError> {
+    match start {
+        None | Some(StartBound::Strategy(_)) => {
+            let through = history.id(end);
+            Ok(Range::Epochs(vec![Epoch { before: Some(checkpoint), through, rewrites_only: false }]))
+        }
+        // The difference begins with the checkpoint and with nothing else.
+        Some(start) => Err(RangeError::StartDiffersFromCheckpoint { start: describe_start(start), checkpoint }),
     }
 }
 

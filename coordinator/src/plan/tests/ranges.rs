@@ -1,22 +1,26 @@
 //! Ranges and epochs: tables of histories, bounds and what comes of them.
 
 use iceberg::spec::TableMetadata;
-use iceferry_common::config::{Bounds, Changes, EndBound, StartBound, StartingStrategy};
+use iceferry_common::config::{Bounds, Changes, EndBound, FollowedRef, OnRollback, StartBound, StartingStrategy};
 use iceferry_common::fault::{Class, Classified};
 use iceferry_common::model::SnapshotId;
 
 use super::model::metadata_json;
-use crate::plan::{Epoch, Nothing, Range, RangeError, epochs};
+use crate::plan::{Epoch, Nothing, Range, RangeError, RangeRequest, epochs};
 
 /// (snapshot, parent, operation); the time of snapshot n is n thousand milliseconds.
 type History = [(i64, i64, &'static str)];
 
 fn table(history: &History, current: i64) -> TableMetadata {
+    table_at(2, history, current, |id| id * 1_000)
+}
+
+fn table_at(version: u8, history: &History, current: i64, ms: impl Fn(i64) -> i64) -> TableMetadata {
     let snapshots = history.iter().map(|(id, parent, operation)| {
         let mut snapshot = serde_json::json!({
             "snapshot-id": id,
             "sequence-number": id,
-            "timestamp-ms": id * 1_000,
+            "timestamp-ms": ms(*id),
             "manifest-list": format!("/list-{id}"),
             "summary": { "operation": operation },
             "schema-id": 0,
@@ -26,7 +30,24 @@ fn table(history: &History, current: i64) -> TableMetadata {
         }
         snapshot
     });
-    metadata_json(2, current, snapshots.collect(), "/t")
+    metadata_json(version, current, snapshots.collect(), "/t")
+}
+
+/// The table with these branches and tags beside main: (name, type, snapshot).
+fn with_refs(table: &TableMetadata, refs: &[(&str, &str, i64)]) -> TableMetadata {
+    let mut json = serde_json::to_value(table).unwrap();
+    for (name, kind, snapshot) in refs {
+        json["refs"][name] = serde_json::json!({ "snapshot-id": snapshot, "type": kind });
+    }
+    serde_json::from_value(json).unwrap()
+}
+
+fn branch(name: &str) -> FollowedRef {
+    FollowedRef::Branch(name.into())
+}
+
+fn tag(name: &str) -> FollowedRef {
+    FollowedRef::Tag(name.into())
 }
 
 /// S1 to S6, a compaction at S3 and S4.
@@ -86,7 +107,20 @@ fn ask(
     end: Option<EndBound>,
     checkpoint: i64,
 ) -> Result<Range, RangeError> {
-    epochs(table, Bounds { start, end }, (checkpoint > 0).then_some(SnapshotId(checkpoint)), true, Changes::Net)
+    ask_on(&FollowedRef::default(), OnRollback::Fail, table, start, end, checkpoint)
+}
+
+fn ask_on(
+    followed: &FollowedRef,
+    on_rollback: OnRollback,
+    table: &TableMetadata,
+    start: Option<StartBound>,
+    end: Option<EndBound>,
+    checkpoint: i64,
+) -> Result<Range, RangeError> {
+    let checkpoint = (checkpoint > 0).then_some(SnapshotId(checkpoint));
+    let bounds = Bounds { start, end };
+    epochs(table, &RangeRequest { bounds, followed, on_rollback, changes: Changes::Net, checkpoint, mirror: true })
 }
 
 fn carried(range: Result<Range, RangeError>) -> Vec<Epoch> {
@@ -145,14 +179,13 @@ fn a_window_without_snapshots_is_nothing_to_do() {
         (since(4_001), None, Nothing::EmptyWindow),
         (after(4), None, Nothing::EmptyWindow),
         (None, until(999), Nothing::EmptyWindow),
-        (by(StartingStrategy::Latest), None, Nothing::FromLatest { start: Some(SnapshotId(4)) }),
     ];
     for (start, end, expected) in cases {
         assert_eq!(idle(ask(&table, start, end, 0)), expected, "{start:?} {end:?}");
     }
     let empty = table_without_snapshots();
     assert_eq!(idle(ask(&empty, None, None, 0)), Nothing::EmptyTable);
-    assert_eq!(idle(ask(&empty, by(StartingStrategy::Latest), None, 0)), Nothing::FromLatest { start: None });
+    assert_eq!(idle(ask(&empty, by(StartingStrategy::Latest), None, 0)), Nothing::EmptyTable);
 }
 
 fn table_without_snapshots() -> TableMetadata {
@@ -185,7 +218,22 @@ fn an_explicit_start_has_to_meet_a_mirrors_checkpoint() {
         assert!(matches!(error, RangeError::StartDiffersFromCheckpoint { .. }), "{differs:?}: {error}");
         assert_eq!(error.class(), Class::Config);
     }
-    let changelog = |start, end| epochs(&table, Bounds { start, end }, Some(SnapshotId(2)), false, Changes::Net);
+    let followed = FollowedRef::default();
+    let changelog = |start, end| {
+        let (bounds, checkpoint) = (Bounds { start, end }, Some(SnapshotId(2)));
+        let on_rollback = OnRollback::Fail;
+        epochs(
+            &table,
+            &RangeRequest {
+                bounds,
+                followed: &followed,
+                on_rollback,
+                changes: Changes::Net,
+                checkpoint,
+                mirror: false,
+            },
+        )
+    };
     assert_eq!(carried(changelog(from(4), None)), [epoch(3, 4)], "a changelog may leave snapshots out");
     assert_eq!(carried(changelog(from(3), None)), [epoch(2, 4)]);
     for again in [from(1), from(2)] {
@@ -254,8 +302,6 @@ fn a_gap_in_history_is_named() {
     };
     missing_two(ask(&expired, None, None, 1).unwrap_err());
     missing_two(ask(&expired, None, None, 2).unwrap_err());
-    missing_two(ask(&expired, from(3), None, 0).unwrap_err());
-    missing_two(ask(&expired, since(5), None, 0).unwrap_err());
     missing_two(ask(&expired, None, until(1_000), 0).unwrap_err());
     assert_eq!(carried(ask(&expired, None, None, 0)), [epoch(0, 4)], "a backfill needs its end only");
     assert_eq!(carried(ask(&expired, None, None, 3)), [epoch(3, 4)]);
@@ -283,4 +329,188 @@ fn a_rollback_is_told_from_a_replaced_table() {
     for error in [error, error_replaced, error_emptied] {
         assert_eq!(error.class(), Class::HistoryGap);
     }
+}
+
+/// Main is S1, S2, S4; audit is S1, S3, S5, and S3 is tagged; S6 is staged on S4.
+fn branched() -> TableMetadata {
+    let history =
+        [(1, 0, "append"), (2, 1, "append"), (3, 1, "append"), (4, 2, "append"), (5, 3, "delete"), (6, 4, "append")];
+    with_refs(&table(&history, 4), &[("audit", "branch", 5), ("first-audit", "tag", 3)])
+}
+
+#[test]
+fn a_branch_or_tag_is_followed_through_its_own_history() {
+    let table = branched();
+    let on = |followed: &FollowedRef, start, end, checkpoint| {
+        ask_on(followed, OnRollback::Fail, &table, start, end, checkpoint)
+    };
+    let (main, audit, first) = (branch("main"), branch("audit"), tag("first-audit"));
+    let cases = [
+        ("main, named", &main, None, None, 1, epoch(1, 4)),
+        ("a branch from the beginning", &audit, None, None, 0, epoch(0, 5)),
+        ("a branch from where it left main", &audit, None, None, 1, epoch(1, 5)),
+        ("a bound on the branch", &audit, from(3), to(3), 0, epoch(1, 3)),
+        ("main's S4 is no end by time of the branch", &audit, None, until(4_500), 0, epoch(0, 3)),
+        ("main's S2 is no start by time of the branch", &audit, since(1_500), None, 0, epoch(1, 5)),
+        ("a tag ends where it stands", &first, None, None, 0, epoch(0, 3)),
+    ];
+    for (name, followed, start, end, checkpoint, expected) in cases {
+        assert_eq!(carried(on(followed, start, end, checkpoint)), [expected], "{name}");
+    }
+    let at_tag = Nothing::UpToDate { checkpoint: SnapshotId(3) };
+    assert_eq!(idle(on(&first, None, None, 3)), at_tag);
+    assert_eq!(carried(on(&audit, by(StartingStrategy::Latest), None, 0)), [epoch(3, 5)]);
+    for (followed, end) in [(&audit, to(4)), (&first, to(5)), (&main, to(3)), (&main, to(6))] {
+        let error = on(followed, None, end, 0).unwrap_err();
+        assert!(matches!(error, RangeError::NotAnAncestor { .. }), "{error}");
+        assert!(error.to_string().contains(&followed.to_string()), "{error}");
+    }
+}
+
+#[test]
+fn an_unknown_branch_or_tag_is_refused_with_those_that_there_are() {
+    let table = branched();
+    for followed in [branch("adit"), tag("v1"), branch("first-audit"), tag("main")] {
+        let error = ask_on(&followed, OnRollback::Resync, &table, None, None, 1).unwrap_err();
+        let words = format!("no {followed}; it has the branches audit, main and the tags first-audit");
+        assert!(error.to_string().contains(&words), "{error}");
+        assert_eq!(error.class(), Class::Config);
+    }
+    let names: Vec<String> = (0..50).map(|number| format!("t{number:02}")).collect();
+    let many: Vec<_> = names.iter().map(|name| (name.as_str(), "tag", 1)).collect();
+    let error = ask_on(&tag("x"), OnRollback::Fail, &with_refs(&plain(), &many), None, None, 0).unwrap_err();
+    assert!(error.to_string().ends_with("t18, t19 and 30 more"), "{error}");
+    let empty = table_without_snapshots();
+    let error = ask_on(&branch("audit"), OnRollback::Fail, &empty, None, None, 0).unwrap_err();
+    assert!(error.to_string().ends_with("it has the branches main and no tags"), "{error}");
+    let old = table_at(1, &[(1, 0, "append")], 1, |id| id);
+    let error = ask_on(&tag("x"), OnRollback::Fail, &old, None, None, 0).unwrap_err();
+    assert!(error.to_string().contains("branches main"), "{error}");
+}
+
+#[test]
+fn another_branch_is_gone_on_with_where_the_checkpoint_is_in_its_history() {
+    let table = branched();
+    let audit = branch("audit");
+    assert_eq!(carried(ask_on(&audit, OnRollback::Fail, &table, None, None, 1)), [epoch(1, 5)]);
+    let error = ask_on(&audit, OnRollback::Fail, &table, None, None, 4).unwrap_err();
+    assert!(matches!(error, RangeError::RolledBack { .. }), "{error}");
+    assert!(error.to_string().contains("branch audit (now at 5)"), "{error}");
+    assert_eq!(carried(ask_on(&audit, OnRollback::Resync, &table, None, None, 4)), [epoch(4, 5)]);
+    // Main is fast-forwarded to the branch: what came on it comes once.
+    let history = [(1, 0, "append"), (2, 1, "append"), (3, 1, "append"), (4, 3, "append")];
+    let forwarded = self::table(&history, 4);
+    assert_eq!(carried(ask(&forwarded, None, None, 1)), [epoch(1, 4)]);
+    assert_eq!(carried(ask(&forwarded, None, None, 3)), [epoch(3, 4)]);
+}
+
+#[test]
+fn a_resync_applies_the_difference_of_the_two_states() {
+    let resync = |table: &TableMetadata, start, end, checkpoint| {
+        ask_on(&FollowedRef::default(), OnRollback::Resync, table, start, end, checkpoint)
+    };
+    let forked = [(1, 0, "append"), (2, 1, "append"), (3, 1, "replace"), (4, 3, "append")];
+    let to_other_line = table(&forked, 4);
+    let range = resync(&to_other_line, None, None, 2);
+    assert_eq!(range.as_ref().unwrap().resync(&to_other_line), Some((SnapshotId(2), SnapshotId(4))));
+    assert_eq!(carried(range), [epoch(2, 4)], "one net epoch, whatever lies between");
+    assert_eq!(carried(resync(&to_other_line, None, to(3), 2)), [epoch(2, 3)]);
+    assert_eq!(carried(resync(&to_other_line, by(StartingStrategy::Latest), None, 2)), [epoch(2, 4)]);
+    let back = table(&[(1, 0, "append"), (2, 1, "append"), (3, 2, "append")], 1);
+    assert_eq!(carried(resync(&back, None, None, 3)), [epoch(3, 1)], "back to an ancestor");
+    // An explicit start is none of the two states.
+    for start in [from(4), after(1), after(3), since(1)] {
+        let error = resync(&to_other_line, start, None, 2).unwrap_err();
+        assert!(matches!(error, RangeError::StartDiffersFromCheckpoint { .. }), "{start:?}: {error}");
+    }
+    // On a line nothing changes.
+    let plain = plain();
+    let range = resync(&plain, None, None, 2).unwrap();
+    assert_eq!(range.resync(&plain), None);
+    assert_eq!(range, ask(&plain, None, None, 2).unwrap());
+}
+
+#[test]
+fn a_resync_bridges_neither_gaps_nor_replaced_tables() {
+    let resync = |table: &TableMetadata, checkpoint| {
+        ask_on(&FollowedRef::default(), OnRollback::Resync, table, None, None, checkpoint).unwrap_err()
+    };
+    let replaced = table(&[(1, 0, "append"), (2, 0, "append")], 2);
+    assert!(matches!(resync(&replaced, 1), RangeError::Replaced { root: SnapshotId(2), .. }));
+    let start_expired = table(&[(3, 2, "append"), (4, 3, "append")], 4);
+    assert!(matches!(resync(&start_expired, 1), RangeError::Expired { missing: SnapshotId(2), .. }));
+    let middle_expired = table(&[(1, 0, "append"), (3, 2, "append")], 3);
+    assert!(matches!(resync(&middle_expired, 1), RangeError::Expired { missing: SnapshotId(2), .. }));
+    assert!(matches!(resync(&table_without_snapshots(), 1), RangeError::Emptied { .. }));
+}
+
+#[test]
+fn a_fork_is_seen_though_the_snapshot_that_it_began_with_expired() {
+    // S2 and S3 are children of S1, which is gone: S2 cannot be an ancestor of S3.
+    let forked = table(&[(2, 1, "append"), (3, 1, "append")], 3);
+    let error = ask(&forked, None, None, 2).unwrap_err();
+    assert!(matches!(error, RangeError::RolledBack { checkpoint: SnapshotId(2), .. }), "{error}");
+}
+
+#[test]
+fn order_is_lineage_and_never_the_clock() {
+    let history = [(1, 0, "append"), (2, 1, "delete"), (3, 2, "append")];
+    let at_once = table_at(2, &history, 3, |_| 5);
+    assert_eq!(carried(ask(&at_once, None, None, 1)), [epoch(1, 3)]);
+    assert_eq!(carried(ask(&at_once, since(5), until(5), 0)), [epoch(0, 3)], "all that were committed at that time");
+    assert_eq!(idle(ask(&at_once, None, until(4), 0)), Nothing::EmptyWindow);
+    let clock_set_back = table_at(2, &history, 3, |id| 100 - id);
+    assert_eq!(carried(ask(&clock_set_back, None, None, 1)), [epoch(1, 3)]);
+    assert_eq!(carried(ask(&clock_set_back, from(2), to(3), 0)), [epoch(1, 3)]);
+}
+
+#[test]
+fn a_table_without_sequence_numbers_is_followed_by_its_parents() {
+    let table = table_at(1, &[(1, 0, "append"), (7, 1, "append"), (3, 7, "append")], 3, |id| id);
+    assert!(table.snapshots().all(|snapshot| snapshot.sequence_number() == 0));
+    assert_eq!(carried(ask(&table, None, None, 1)), [epoch(1, 3)]);
+    assert_eq!(carried(ask(&table, from(7), to(7), 0)), [epoch(1, 7)]);
+}
+
+fn per_snapshot(table: &TableMetadata, start: Option<StartBound>, end: Option<EndBound>) -> Result<Range, RangeError> {
+    let (followed, on_rollback) = (FollowedRef::default(), OnRollback::Fail);
+    let (bounds, changes) = (Bounds { start, end }, Changes::PerSnapshot);
+    epochs(table, &RangeRequest { bounds, followed: &followed, on_rollback, changes, checkpoint: None, mirror: false })
+}
+
+#[test]
+fn latest_begins_with_the_changes_of_the_newest_snapshot() {
+    let table = plain();
+    for range in
+        [ask(&table, by(StartingStrategy::Latest), None, 0), per_snapshot(&table, by(StartingStrategy::Latest), None)]
+    {
+        assert_eq!(carried(range), [epoch(3, 4)]);
+    }
+    let alone = self::table(&[(1, 0, "append")], 1);
+    assert_eq!(carried(ask(&alone, by(StartingStrategy::Latest), None, 0)), [epoch(0, 1)]);
+    let error = ask(&table, by(StartingStrategy::Latest), to(3), 0).unwrap_err();
+    assert!(matches!(error, RangeError::StartAfterEnd { .. }), "{error}");
+}
+
+#[test]
+fn every_snapshot_from_the_earliest_is_an_epoch_of_a_changelog() {
+    let table = plain();
+    let range = per_snapshot(&table, by(StartingStrategy::Earliest), None);
+    assert_eq!(carried(range), [epoch(0, 1), epoch(1, 2), epoch(2, 3), epoch(3, 4)]);
+    let range = per_snapshot(&table, None, to(3));
+    assert_eq!(carried(range), [epoch(0, 3)], "the whole state first");
+    assert_eq!(carried(per_snapshot(&table, from(2), to(3))), [epoch(1, 2), epoch(2, 3)]);
+}
+
+#[test]
+fn changes_of_a_snapshot_whose_parent_expired_are_a_gap_that_says_how_to_begin() {
+    let table = table(&[(3, 2, "append"), (4, 3, "append")], 4);
+    for start in [by(StartingStrategy::Earliest), from(3), since(1)] {
+        let error = per_snapshot(&table, start, None).unwrap_err();
+        assert!(matches!(error, RangeError::BeginningExpired { missing: SnapshotId(2), .. }), "{start:?}: {error}");
+        assert!(error.to_string().contains("starting_strategy: initial"), "{error}");
+        assert_eq!(error.class(), Class::HistoryGap);
+    }
+    assert_eq!(carried(per_snapshot(&table, by(StartingStrategy::Initial), None)), [epoch(0, 4)]);
+    assert_eq!(carried(per_snapshot(&table, after(3), None)), [epoch(3, 4)]);
 }
