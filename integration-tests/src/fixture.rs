@@ -15,6 +15,8 @@ pub struct Fixture {
     pub format_version: u8,
     /// Names of its identifier fields.
     pub identifier_columns: Vec<String>,
+    /// Its current metadata file.
+    pub metadata: PathBuf,
     /// The snapshots of main's history, oldest first.
     pub main: Vec<MainSnapshot>,
 }
@@ -65,7 +67,8 @@ impl Fixture {
             MainSnapshot { id: s.snapshot_id, schema_id: s.schema_id, operation: s.operation, lines }
         });
         let identifier_columns = names_of(&summary.metadata, &summary.identifier_field_ids);
-        Self { name: name.to_owned(), format_version: summary.format_version, identifier_columns, main: main.collect() }
+        let (format_version, main) = (summary.format_version, main.collect());
+        Self { name: name.to_owned(), format_version, identifier_columns, metadata: summary.metadata, main }
     }
 
     /// All fixtures' names.
