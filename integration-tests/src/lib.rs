@@ -3,13 +3,14 @@
 //!
 //! [`Lab`] says what is installed and what a missing part means; [`Fixture`] are the tables that Spark wrote, with the rows
 //! of every snapshot; [`Source`] makes tables of any size; [`Job`] writes job files; [`Iceferry`] runs the binary under a
-//! time limit; [`Reader`] keeps an engine running for many reads.
+//! time limit; [`Reader`] keeps an engine running for many reads; [`random`] writes random histories.
 
 mod fixture;
 mod iceferry;
 mod job;
 mod lab;
 mod process;
+pub mod random;
 mod reader;
 mod scratch;
 mod source;

@@ -13,7 +13,28 @@ pub(super) struct History<'a> {
     snapshots: Vec<SnapshotRef>,
     /// The parent of the oldest snapshot, when it was expired.
     missing: Option<SnapshotId>,
-    changes: Changes,
+    cut: Cut,
+}
+
+/// Where a range is cut into epochs, beside its ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cut {
+    /// Before and after rewrites, so that a rewrite of the source does not rewrite a mirror.
+    AtRewrites,
+    /// After every snapshot.
+    EverySnapshot,
+    /// Nowhere: changes that take each other back must meet, whatever was rewritten between them.
+    Nowhere,
+}
+
+impl Cut {
+    pub(super) fn of(changes: Changes, mirror: bool) -> Self {
+        match (changes, mirror) {
+            (Changes::PerSnapshot, _) => Self::EverySnapshot,
+            (Changes::Net, true) => Self::AtRewrites,
+            (Changes::Net, false) => Self::Nowhere,
+        }
+    }
 }
 
 /// Whether one snapshot is the other or comes before it, as far as the metadata has the history of `of`.
@@ -33,7 +54,7 @@ impl<'a> History<'a> {
     pub(super) fn of(
         table: &'a TableMetadata,
         followed: &'a FollowedRef,
-        changes: Changes,
+        cut: Cut,
     ) -> Result<Option<Self>, RangeError> {
         let Some(head) = followed::head(table, followed)? else { return Ok(None) };
         let mut snapshots = vec![head.clone()];
@@ -50,7 +71,7 @@ impl<'a> History<'a> {
             }
         }
         snapshots.reverse();
-        Ok(Some(Self { table, followed, snapshots, missing, changes }))
+        Ok(Some(Self { table, followed, snapshots, missing, cut }))
     }
 
     pub(super) fn id(&self, position: usize) -> SnapshotId {
@@ -171,7 +192,7 @@ impl<'a> History<'a> {
             }
             // The first snapshot of all changes the empty state: the same as a backfill.
             None => {
-                let last = if self.changes == Changes::PerSnapshot { 0 } else { end };
+                let last = if self.cut == Cut::EverySnapshot { 0 } else { end };
                 let mut epochs = vec![Epoch { before: None, through: self.id(last), rewrites_only: false }];
                 epochs.extend(self.cut(last, end));
                 Ok(Range::Epochs(epochs))
@@ -189,20 +210,21 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Cuts (before, end] at its replaces, and where each snapshot counts at the others as well.
+    /// Cuts (before, end] into epochs. Rewrites are epochs of their own save where nothing is cut.
     fn cut(&self, before: usize, end: usize) -> Vec<Epoch> {
         let is_rewrite = |position: usize| self.snapshots[position].summary().operation == Operation::Replace;
         let mut epochs = Vec::new();
         let mut state = before;
         for position in before + 1..=end {
-            let is_alone = self.changes == Changes::PerSnapshot && !is_rewrite(position);
-            let last_of_its_kind = is_alone || position == end || is_rewrite(position + 1) != is_rewrite(position);
-            if last_of_its_kind {
-                epochs.push(Epoch {
-                    before: Some(self.id(state)),
-                    through: self.id(position),
-                    rewrites_only: is_rewrite(position),
-                });
+            let ends = position == end
+                || match self.cut {
+                    Cut::Nowhere => false,
+                    Cut::AtRewrites => is_rewrite(position + 1) != is_rewrite(position),
+                    Cut::EverySnapshot => !is_rewrite(position) || !is_rewrite(position + 1),
+                };
+            if ends {
+                let rewrites_only = (state + 1..=position).all(is_rewrite);
+                epochs.push(Epoch { before: Some(self.id(state)), through: self.id(position), rewrites_only });
                 state = position;
             }
         }

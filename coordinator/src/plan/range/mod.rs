@@ -3,7 +3,8 @@
 //! History is walked by parents from the newest snapshot of the branch or tag that is followed; a clock never decides
 //! an order. A range is (after, through]. It is cut at `replace` snapshots, which by the specification change no rows: an
 //! epoch ends before one, the replace itself only moves the checkpoint, and the next epoch begins from its state. Where
-//! the changes of each snapshot are wanted, every other snapshot is an epoch as well.
+//! the changes of each snapshot are wanted, every other snapshot is an epoch as well; where the net changes of a range are
+//! wanted as rows, it is not cut at all.
 
 mod error;
 mod followed;
@@ -14,7 +15,7 @@ use iceferry_common::config::{Bounds, Changes, EndBound, FollowedRef, OnRollback
 use iceferry_common::model::SnapshotId;
 
 pub use error::RangeError;
-use history::History;
+use history::{Cut, History};
 
 /// The latest millisecond that is taken for one: in the year 5138. What is later was surely given in microseconds.
 const TIMESTAMP_MS_MAX: i64 = 100_000_000_000_000;
@@ -98,7 +99,7 @@ pub fn epochs(table: &TableMetadata, request: &RangeRequest<'_>) -> Result<Range
     let RangeRequest { bounds, checkpoint, mirror, .. } = *request;
     check_timestamps(bounds)?;
     check_known(table, bounds)?;
-    let Some(history) = History::of(table, request.followed, request.changes)? else {
+    let Some(history) = History::of(table, request.followed, Cut::of(request.changes, mirror))? else {
         return match checkpoint {
             Some(checkpoint) => Err(RangeError::Emptied { checkpoint }),
             None => Ok(Range::Nothing(Nothing::EmptyTable)),

@@ -503,6 +503,21 @@ fn every_snapshot_from_the_earliest_is_an_epoch_of_a_changelog() {
 }
 
 #[test]
+fn net_changes_of_a_changelog_are_those_of_the_ends_whatever_was_rewritten_between() {
+    let table = compacted();
+    let (followed, on_rollback) = (FollowedRef::default(), OnRollback::Fail);
+    let net = |after: i64, to: i64| {
+        let bounds = Bounds { start: None, end: Some(EndBound::ToSnapshot(SnapshotId(to))) };
+        let checkpoint = Some(SnapshotId(after));
+        let changes = Changes::Net;
+        epochs(&table, &RangeRequest { bounds, followed: &followed, on_rollback, changes, checkpoint, mirror: false })
+    };
+    assert_eq!(carried(net(1, 6)), [epoch(1, 6)]);
+    let rewrites = Epoch { rewrites_only: true, ..epoch(2, 4) };
+    assert_eq!(carried(net(2, 4)), [rewrites], "nothing but rewrites changes no row");
+}
+
+#[test]
 fn changes_of_a_snapshot_whose_parent_expired_are_a_gap_that_says_how_to_begin() {
     let table = table(&[(3, 2, "append"), (4, 3, "append")], 4);
     for start in [by(StartingStrategy::Earliest), from(3), since(1)] {

@@ -1,0 +1,215 @@
+//! Random histories, carried as changelogs and as mirrors and read back by DuckDB, against a plain model of the table.
+//!
+//! `ICEFERRY_CASES` sets how many are tried, `ICEFERRY_SEED` with which first one; a case says its own on failure.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use iceferry_integration_tests::random::{Author, Kind, RandomTable};
+use iceferry_integration_tests::{Catalog, Component, Engine, Iceferry, Job, Lab, Reader, Scratch, seed};
+use serde_json::json;
+
+/// Histories that are tried when nobody says how many.
+const CASES: u64 = 24;
+const SNAPSHOTS: usize = 8;
+
+/// What tells a row before an update from the one after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Identity {
+    Id,
+    RowId,
+    Nothing,
+}
+
+#[test]
+fn changelogs_and_mirrors_of_random_histories_are_what_the_model_says() {
+    let Some(lab) = Lab::with(&[Component::Core]) else { return };
+    let cases = std::env::var("ICEFERRY_CASES").map_or(CASES, |cases| cases.parse().expect("a number"));
+    let first = seed();
+    let next = AtomicU64::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let mut reader = Reader::start(&lab, Engine::DuckDb);
+                loop {
+                    let case = next.fetch_add(1, Ordering::Relaxed);
+                    if case >= cases {
+                        return;
+                    }
+                    let seed = first.wrapping_add(case);
+                    let told = Told(seed);
+                    one(&mut reader, seed);
+                    std::mem::forget(told);
+                    if case % 1000 == 999 {
+                        println!("{} histories", case + 1);
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// Says on the way out of a failed case how to have it again.
+struct Told(u64);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        eprintln!("again: ICEFERRY_SEED={} ICEFERRY_CASES=1", self.0);
+    }
+}
+
+fn one(reader: &mut Reader, seed: u64) {
+    let scratch = Scratch::new();
+    let kind =
+        Kind { version: [1, 2, 2, 3, 3][(seed % 5) as usize], has_unique_ids: seed % 3 != 0, evolves: seed % 7 < 3 };
+    let table = Author::write(&scratch.join("source"), seed, kind, SNAPSHOTS);
+    let last = table.snapshots.len() - 1;
+    let identity = match (seed / 2) % 4 {
+        // Which of several equal rows is carried over is open, and so is whose row id is left.
+        0 | 1 if table.version() >= 3 && kind.has_unique_ids => Identity::RowId,
+        0 | 1 if table.version() < 3 => Identity::Nothing,
+        _ => Identity::Id,
+    };
+    let job = |target: &str| {
+        let (source, lake) = (Catalog::hadoop(scratch.join("source")), Catalog::hadoop(scratch.join("lake")));
+        Job::new("random", &source, "db.t", &lake, &format!("lake.{target}"))
+    };
+    let log = |target: &str| {
+        let job = job(target)
+            .target("mode", "append".into())
+            .target("change_type_column", "_change_type".into())
+            .source("include_metadata_columns", json!(["_change_ordinal", "_commit_snapshot_id"]));
+        if identity == Identity::Id { job.source("identifier_columns", json!(["id"])) } else { job }
+    };
+    let run = |job: Job| Iceferry::find().run(&job.write(&scratch.join("job.yaml"))).report.metadata();
+
+    let metadata = run(log("log").source("starting_strategy", "earliest".into()));
+    let mut of_snapshot: BTreeMap<i64, Vec<Event>> = BTreeMap::new();
+    let rows = reader.rows(&metadata);
+    rows.iter().map(|line| Event::parse(line)).for_each(|event| {
+        of_snapshot.entry(event.snapshot).or_default().push(event);
+    });
+    let mut ordinal = 0;
+    for at in 0..=last {
+        let snapshot = &table.snapshots[at];
+        let events = of_snapshot.remove(&snapshot.id).unwrap_or_default();
+        check(&table, at.checked_sub(1), at, &events, identity, kind);
+        for event in &events {
+            assert_eq!(event.ordinal, ordinal, "snapshot {}", snapshot.id);
+        }
+        ordinal += i64::from(snapshot.operation != "replace");
+    }
+    assert!(of_snapshot.is_empty(), "events of no snapshot: {of_snapshot:?}");
+
+    let middle = (seed % 5) as usize;
+    let net = log("net").source("changes", "net".into()).source("after_snapshot", table.snapshots[middle].id.into());
+    let events: Vec<Event> = reader.rows(&run(net)).iter().map(|line| Event::parse(line)).collect();
+    check(&table, Some(middle), last, &events, identity, kind);
+
+    if kind.has_unique_ids {
+        let stops: &[usize] = if table.has_one_schema() { &[0, middle, last] } else { &[last] };
+        for stop in stops {
+            let mirror = job("mirror").keys(&["id"]).to_snapshot(&table.snapshots[*stop].id.to_string());
+            let mut rows = reader.rows(&run(mirror));
+            rows.sort();
+            let expected: Vec<String> = table.rows(*stop, *stop).into_iter().map(|(line, ..)| line).collect();
+            assert_eq!(rows, expected, "the mirror at snapshot {}", table.snapshots[*stop].id);
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Event {
+    line: String,
+    change: String,
+    ordinal: i64,
+    snapshot: i64,
+}
+
+impl Event {
+    fn parse(line: &str) -> Self {
+        let (row, rest) = line.rsplit_once(",\"_change_type\":").expect("a change type");
+        let rest: serde_json::Value = serde_json::from_str(&format!("{{\"t\":{rest}")).expect("JSON");
+        Self {
+            line: format!("{row}}}"),
+            change: rest["t"].as_str().expect("a text").to_owned(),
+            ordinal: rest["_change_ordinal"].as_i64().expect("an ordinal"),
+            snapshot: rest["_commit_snapshot_id"].as_i64().expect("a snapshot"),
+        }
+    }
+}
+
+type Rows = Vec<(String, i64, Option<i64>)>;
+
+/// The events between two states, of which the first may be the empty one, are their difference and nothing else.
+fn check(table: &RandomTable, before: Option<usize>, after: usize, events: &[Event], identity: Identity, kind: Kind) {
+    let before_rows = before.map(|before| table.rows(before, after)).unwrap_or_default();
+    let after_rows = table.rows(after, after);
+    let (went, came) = (surplus(&before_rows, &after_rows), surplus(&after_rows, &before_rows));
+    let of = |types: [&str; 2]| {
+        let lines = events.iter().filter(|event| types.contains(&event.change.as_str())).map(|event| &event.line);
+        let mut lines: Vec<&String> = lines.collect();
+        lines.sort();
+        lines
+    };
+    let sorted = |rows: &Rows| {
+        let mut lines: Vec<String> = rows.iter().map(|(line, ..)| line.clone()).collect();
+        lines.sort();
+        lines
+    };
+    let told: Vec<String> = events.iter().map(|event| format!("{} {}", event.change, event.line)).collect();
+    let what = format!("{identity:?} {kind:?} from {before:?} to {after}: {told:#?}");
+    assert!(
+        of(["DELETE", "UPDATE_BEFORE"]).into_iter().eq(&sorted(&went)),
+        "rows that went, expected {went:#?}\n{what}"
+    );
+    assert!(
+        of(["INSERT", "UPDATE_AFTER"]).into_iter().eq(&sorted(&came)),
+        "rows that came, expected {came:#?}\n{what}"
+    );
+
+    // By what identifies a row: as many updates as both sides have rows.
+    let (mut of_went, mut of_came) = (BTreeMap::<i64, usize>::new(), BTreeMap::<i64, usize>::new());
+    for (rows, counts) in [(&went, &mut of_went), (&came, &mut of_came)] {
+        for (_, id, row_id) in rows {
+            match (identity, row_id) {
+                (Identity::Id, _) => *counts.entry(*id).or_default() += 1,
+                (Identity::RowId, Some(row_id)) => *counts.entry(*row_id).or_default() += 1,
+                (Identity::RowId, None) | (Identity::Nothing, _) => {}
+            }
+        }
+    }
+    let updates: usize = of_went.iter().map(|(id, count)| *count.min(of_came.get(id).unwrap_or(&0))).sum();
+    for change in ["UPDATE_BEFORE", "UPDATE_AFTER"] {
+        let told = events.iter().filter(|event| event.change == change).count();
+        assert_eq!(told, updates, "rows of {change}\n{what}");
+    }
+    if kind.has_unique_ids {
+        // With unique ids it is clear which rows these are.
+        let is_update = |(_, id, row_id): &(String, i64, Option<i64>), other: &BTreeMap<i64, usize>| match identity {
+            Identity::Id => other.contains_key(id),
+            Identity::RowId => row_id.is_some_and(|row_id| other.contains_key(&row_id)),
+            Identity::Nothing => false,
+        };
+        for (change, rows, other) in [("UPDATE_BEFORE", &went, &of_came), ("UPDATE_AFTER", &came, &of_went)] {
+            let expected: Rows = rows.iter().filter(|row| is_update(row, other)).cloned().collect();
+            assert!(
+                of([change, change]).into_iter().eq(&sorted(&expected)),
+                "{change}, expected {expected:#?}\n{what}"
+            );
+        }
+    }
+}
+
+/// The rows of one bag that another lacks, told by their lines.
+fn surplus(one: &Rows, other: &Rows) -> Rows {
+    let mut counts: BTreeMap<String, i64> = BTreeMap::new();
+    other.iter().for_each(|(line, ..)| *counts.entry(line.clone()).or_default() += 1);
+    let is_surplus = |(line, ..): &&(String, i64, Option<i64>)| {
+        let count = counts.entry(line.clone()).or_default();
+        *count -= 1;
+        *count < 0
+    };
+    one.iter().filter(is_surplus).cloned().collect()
+}
