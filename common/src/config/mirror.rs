@@ -1,6 +1,6 @@
 //! A hash of what makes one mirror another: where rows come from and what of them is kept.
 
-use super::JobFile;
+use super::{ColumnChoice, JobFile};
 use crate::model::TargetMode;
 
 /// The first line of the hashed text. Another number would make every target look like another mirror.
@@ -33,7 +33,16 @@ fn canonical(job: &JobFile) -> String {
     // A key is a set: in another order it is the same key.
     key.sort_unstable();
     add("key", &key);
-    add("columns", &[]);
+    let (choice, mut columns): (&str, Vec<&str>) = match &job.source.projection {
+        ColumnChoice::All => ("", Vec::new()),
+        ColumnChoice::Keep(names) => ("keep", names.iter().map(String::as_str).collect()),
+        ColumnChoice::Drop(names) => ("drop", names.iter().map(String::as_str).collect()),
+    };
+    columns.sort_unstable();
+    if !choice.is_empty() {
+        columns.insert(0, choice);
+    }
+    add("columns", &columns);
     add("filter", &[]);
     let mode = match job.target.mode {
         TargetMode::MergeOnRead => "merge-on-read",
@@ -87,11 +96,21 @@ target: { table: lake.orders, catalog_properties: { type: sql }, equality_column
             ("[id, region]", "[id]"),
             (", equality_columns: [id, region]", ""),
             (", equality_columns: [id, region]", ", mode: append"),
+            ("type: rest }", "type: rest }, keep: [id, region, v]"),
+            ("type: rest }", "type: rest }, drop: [v]"),
         ] {
             let other = BASE.replace(from, to);
             assert_ne!(other, BASE);
             assert_ne!(job(&other).mirror_hash(), base, "{to}");
         }
+    }
+
+    #[test]
+    fn columns_that_are_kept_are_a_set_and_not_what_dropping_them_is() {
+        let hash = |choice: &str| job(&BASE.replace("type: rest }", &format!("type: rest }}, {choice}"))).mirror_hash();
+        assert_eq!(hash("keep: [a, b]"), hash("keep: [b, a]"));
+        assert_ne!(hash("keep: [a, b]"), hash("drop: [a, b]"));
+        assert_ne!(hash("keep: [a, b]"), hash("keep: [a]"));
     }
 
     #[test]

@@ -22,7 +22,9 @@ mod yaml;
 pub use error::{ConfigError, Problem};
 pub use mirror::fingerprint;
 pub use secret::{CatalogProperties, SHOWN_KEYS, Secret, without_password};
-pub use source::{Bounds, Changes, EndBound, FollowedRef, OnRollback, SourceSettings, StartBound, StartingStrategy};
+pub use source::{
+    Bounds, Changes, ColumnChoice, EndBound, FollowedRef, OnRollback, SourceSettings, StartBound, StartingStrategy,
+};
 pub use table_name::{TableName, TableNameError};
 pub use target::{CopyMode, DeleteFormat, TargetSettings};
 

@@ -27,6 +27,8 @@ pub struct SourceSettings {
     /// Columns that tell a row before and after an update, each once, in the file's order. Empty when the file names none:
     /// the table's identifier fields do then.
     pub identifier_columns: Vec<String>,
+    /// Which columns are carried.
+    pub projection: ColumnChoice,
     /// Metadata columns to carry beside the rows, each once, in the file's order.
     pub metadata_columns: Vec<MetadataColumn>,
     /// Whose history is followed; the main branch's when the file says nothing.
@@ -69,6 +71,18 @@ impl fmt::Display for FollowedRef {
             Self::Tag(name) => write!(f, "tag {name}"),
         }
     }
+}
+
+/// Which of a table's columns are carried, by name; a path of names, joined by dots, is a field inside a column.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum ColumnChoice {
+    /// All of them.
+    #[default]
+    All,
+    /// These and no others.
+    Keep(Vec<String>),
+    /// All but these.
+    Drop(Vec<String>),
 }
 
 /// What to do when the source was rolled back, or its reference set elsewhere.
@@ -145,7 +159,7 @@ pub(super) fn read(node: Node, report: &mut Report) -> Option<SourceSettings> {
     let catalog_properties = catalog_properties(&mut block);
     let bounds = bounds(&mut block);
     polling(&mut block);
-    projection(&mut block);
+    let projection = projection(&mut block);
     let changes = block.word("changes", CHANGES);
     let duplicate_keys = block.word("duplicate_keys", DUPLICATE_KEYS);
     let identifier_columns = block.names("identifier_columns", "columns");
@@ -160,6 +174,7 @@ pub(super) fn read(node: Node, report: &mut Report) -> Option<SourceSettings> {
         changes,
         duplicate_keys,
         identifier_columns: identifier_columns.unwrap_or_default(),
+        projection,
         metadata_columns,
         followed,
         on_rollback: on_rollback.unwrap_or_default(),
@@ -297,14 +312,17 @@ fn polling(block: &mut Block<'_>) {
     block.not_yet("poll_interval_seconds");
 }
 
-fn projection(block: &mut Block<'_>) {
+fn projection(block: &mut Block<'_>) -> ColumnChoice {
     block.exclusive(&["keep", "drop"]);
-    for key in ["keep", "drop"] {
-        block.names(key, "columns");
-        block.not_yet(key);
-    }
+    let keep = block.names("keep", "columns");
+    let drop = block.names("drop", "columns");
     block.text("filter", "a condition");
     block.not_yet("filter");
+    match (keep, drop) {
+        (Some(names), _) => ColumnChoice::Keep(names),
+        (None, Some(names)) => ColumnChoice::Drop(names),
+        (None, None) => ColumnChoice::All,
+    }
 }
 
 /// Metadata columns by their names. What the table has to have for them is for those who open it.

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use iceberg::spec::{PrimitiveType, StructType, Type};
+use iceberg::spec::{PrimitiveType, SchemaRef, StructType, Type};
 
 use super::SnapshotId;
 
@@ -21,6 +21,9 @@ pub struct Changelog {
     pub identity: Identity,
     /// What to do when several rows that changed have the same identity.
     pub duplicate_keys: DuplicateKeys,
+    /// The columns that decide whether a DELETE and an INSERT are equal, where these are more than the read schema's: all
+    /// of the source's, whatever of them is shown.
+    pub compared_schema: Option<SchemaRef>,
     /// For each column of the write schema, where its values come from.
     pub columns: Vec<ColumnSource>,
 }

@@ -24,6 +24,8 @@ pub struct ChangelogShape {
     pub identity: Identity,
     /// What happens to keys that are not unique.
     pub duplicate_keys: DuplicateKeys,
+    /// All columns of the source, when not all are carried: they decide whether rows are equal.
+    pub compared_schema: Option<SchemaRef>,
     /// Where each column of the target comes from.
     pub columns: Vec<ColumnSource>,
     /// Whether each change has its type; otherwise there can be INSERTs alone.
@@ -39,6 +41,7 @@ impl ChangelogShape {
             partition_type: self.partition_type.clone(),
             identity: self.identity.clone(),
             duplicate_keys: self.duplicate_keys,
+            compared_schema: self.compared_schema.clone(),
             columns: self.columns.clone(),
         }
     }
@@ -174,6 +177,7 @@ impl AddedColumns {
             partition_type: self.partition_type.clone(),
             identity,
             duplicate_keys,
+            compared_schema: None,
             columns,
             has_change_type: self.change_type.is_some(),
         }

@@ -27,6 +27,18 @@ pub enum JobError {
         /// What does not fit, and what to do.
         problem: String,
     },
+    /// Columns are chosen that are not there, or so that nothing is left.
+    #[error("source.{key}: column {column:?} of {table}: {problem}")]
+    Projection {
+        /// `keep` or `drop`.
+        key: &'static str,
+        /// The source table.
+        table: String,
+        /// The column as it was given.
+        column: String,
+        /// What is wrong with it, and what to do.
+        problem: String,
+    },
     /// A key column cannot be one.
     #[error("target.equality_columns: key column {column:?} of {table}: {problem}")]
     Key {
@@ -129,9 +141,11 @@ impl Classified for JobError {
         match self {
             Self::Catalog { source, .. } => source.class(),
             Self::Schema { .. } | Self::Source { .. } | Self::AppendOnly { .. } | Self::Target { .. } => Class::Refused,
-            Self::Key { .. } | Self::Identifier { .. } | Self::KeyNeeded { .. } | Self::MirrorChanged { .. } => {
-                Class::Config
-            }
+            Self::Projection { .. }
+            | Self::Key { .. }
+            | Self::Identifier { .. }
+            | Self::KeyNeeded { .. }
+            | Self::MirrorChanged { .. } => Class::Config,
             Self::SourceReplaced { .. } => Class::HistoryGap,
             Self::Range(error) => error.class(),
             Self::Plan(error) => error.class(),

@@ -9,6 +9,7 @@ mod columns;
 mod error;
 mod outline;
 mod prepare;
+mod projection;
 mod report;
 mod run;
 mod schema;

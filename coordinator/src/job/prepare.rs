@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use iceberg::spec::{FormatVersion, Schema, SchemaRef, TableMetadata};
-use iceferry_common::config::{FollowedRef, JobFile, StartBound};
+use iceferry_common::config::{ColumnChoice, FollowedRef, JobFile, StartBound};
 use iceferry_common::model::{Identity, SnapshotId, TargetMode};
 
 use super::changelog::{self, AddedColumns, ChangelogShape};
 use super::schema::{self, Misfit};
-use super::{JobError, columns};
+use super::{JobError, columns, projection};
 use crate::catalog::{self, Catalog, CatalogError, LoadedTable, TableCreation};
 use crate::commit::{self, Checkpoint};
 use crate::plan::{self, ManifestLists, Nothing, Range, RangeRequest};
@@ -108,7 +108,7 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
     };
     let range = plan::epochs(&source.metadata, &request)?;
 
-    let candidates = schemas_of_range(&source.metadata, &job, &range);
+    let candidates = candidates(&job, &source, &range)?;
     let mut notes = Vec::new();
     if let Some((checkpoint, through)) = range.resync(&source.metadata) {
         notes.push(format!(
@@ -124,7 +124,7 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
         problem: misfit.problem,
     };
     let added = AddedColumns::of(&job, &source.metadata).map_err(fit)?;
-    if let Some(misfit) = candidates.iter().find_map(|candidate| added.collision(candidate)) {
+    if let Some(misfit) = candidates.iter().find_map(|candidate| added.collision(&candidate.all)) {
         return Err(fit(misfit));
     }
     let target = match existing {
@@ -132,7 +132,7 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
             check_target(&job, &table, checkpoint.as_ref())?;
             Target::Existing(table)
         }
-        None => Target::New(Box::new(creation(&job, &source, &candidates[0], &added)?)),
+        None => Target::New(Box::new(creation(&job, &source, &candidates[0].carried, &added)?)),
     };
     let write_schema: SchemaRef = match &target {
         Target::Existing(table) => Arc::clone(table.metadata.current_schema()),
@@ -143,17 +143,29 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
         false => Arc::new(added.taken_from(&write_schema).map_err(fit)?),
     };
     let fitting = those_that_fit(candidates, &row_schema).map_err(fit)?;
-    let Reading { source_schema, read_schema, mirror_hash } =
+    let Reading { schemas, read_schema, mirror_hash } =
         reading(&job, &source, fitting, checkpoint.as_ref()).map_err(fit)?;
     let equality_schema = Arc::new(schema::equality_schema(&source.metadata).map_err(fit)?);
-    let (read_key, write_key) = key(&job, &source, &source_schema, &write_schema)?;
+    let (read_key, write_key) = key(&job, &source, &schemas, &write_schema)?;
     let changelog = match added.is_empty() {
         true => None,
         false => {
-            let identity = changelog::identity(&job, &source.metadata, &source_schema).map_err(|misfit| {
-                JobError::Identifier { table: source.ident.to_string(), column: misfit.column, problem: misfit.problem }
+            let identity = changelog::identity(&job, &source.metadata, &schemas.all);
+            let identity = identity.and_then(|identity| match &identity {
+                Identity::Columns(ids) => schemas.carries(ids).map(|()| identity),
+                Identity::None | Identity::RowId => Ok(identity),
+            });
+            let identity = identity.map_err(|Misfit { column, problem }| JobError::Identifier {
+                table: source.ident.to_string(),
+                column,
+                problem,
             })?;
-            Some(added.shape(&write_schema, &read_schema, identity, job.source.duplicate_keys.unwrap_or_default()))
+            let duplicate_keys = job.source.duplicate_keys.unwrap_or_default();
+            let mut shape = added.shape(&write_schema, &read_schema, identity, duplicate_keys);
+            // The full row decides, the projection is shown.
+            let is_narrow = job.source.projection != ColumnChoice::All;
+            shape.compared_schema = (is_narrow && shape.has_change_type).then(|| Arc::clone(&schemas.all));
+            Some(shape)
         }
     };
     let read_key = match changelog.as_ref().map(|shape| &shape.identity) {
@@ -229,12 +241,48 @@ fn schemas_of_range(metadata: &TableMetadata, job: &JobFile, range: &Range) -> V
     }
 }
 
+/// A schema of the source.
+struct Candidate {
+    /// All of its columns.
+    all: SchemaRef,
+    /// Those that the job carries.
+    carried: SchemaRef,
+}
+
+impl Candidate {
+    /// That all of these key columns are carried.
+    fn carries(&self, ids: &[i32]) -> Result<(), Misfit> {
+        match ids.iter().find(|id| self.carried.field_by_id(**id).is_none()) {
+            None => Ok(()),
+            Some(id) => Err(Misfit {
+                column: self.all.name_by_field_id(*id).unwrap_or("?").to_owned(),
+                problem: "source.keep or source.drop leaves it out, and a key column must be carried".into(),
+            }),
+        }
+    }
+}
+
+fn candidates(job: &JobFile, source: &LoadedTable, range: &Range) -> Result<Vec<Candidate>, JobError> {
+    let choice = &job.source.projection;
+    let carried = schemas_of_range(&source.metadata, job, range).into_iter().map(|all| {
+        let carried =
+            projection::projected(&all, choice).map_err(|Misfit { column, problem }| JobError::Projection {
+                key: if matches!(choice, ColumnChoice::Keep(_)) { "keep" } else { "drop" },
+                table: source.ident.to_string(),
+                column,
+                problem,
+            })?;
+        Ok(Candidate { all, carried })
+    });
+    carried.collect()
+}
+
 /// The schemas that fit the target, each with the schema to read it in; what the first lacks when none does.
-fn those_that_fit(candidates: Vec<SchemaRef>, write: &Schema) -> Result<Vec<(SchemaRef, Schema)>, Misfit> {
+fn those_that_fit(candidates: Vec<Candidate>, write: &Schema) -> Result<Vec<(Candidate, Schema)>, Misfit> {
     let mut fitting = Vec::with_capacity(candidates.len());
     let mut first = None;
     for candidate in candidates {
-        match schema::read_schema(&candidate, write) {
+        match schema::read_schema(&candidate.carried, write) {
             Ok(read) => fitting.push((candidate, read)),
             Err(misfit) => first = first.or(Some(misfit)),
         }
@@ -247,7 +295,7 @@ fn those_that_fit(candidates: Vec<SchemaRef>, write: &Schema) -> Result<Vec<(Sch
 
 /// How the source is read.
 struct Reading {
-    source_schema: SchemaRef,
+    schemas: Candidate,
     read_schema: SchemaRef,
     mirror_hash: String,
 }
@@ -257,17 +305,17 @@ struct Reading {
 fn reading(
     job: &JobFile,
     source: &LoadedTable,
-    fitting: Vec<(SchemaRef, Schema)>,
+    fitting: Vec<(Candidate, Schema)>,
     checkpoint: Option<&Checkpoint>,
 ) -> Result<Reading, Misfit> {
     let mut first = None;
-    for (source_schema, read_schema) in fitting {
+    for (schemas, read_schema) in fitting {
         let held = checkpoint.map(|checkpoint| checkpoint.mirror_hash.as_str());
         match held.and_then(|held| columns::stale(held, &source.metadata, &read_schema)) {
             Some(misfit) => first = first.or(Some(misfit)),
             None => {
                 let mirror_hash = columns::mirror_hash(job, &read_schema);
-                return Ok(Reading { source_schema, read_schema: Arc::new(read_schema), mirror_hash });
+                return Ok(Reading { schemas, read_schema: Arc::new(read_schema), mirror_hash });
             }
         }
     }
@@ -303,21 +351,19 @@ fn creation(
 fn key(
     job: &JobFile,
     source: &LoadedTable,
-    source_schema: &Schema,
+    schemas: &Candidate,
     write_schema: &Schema,
 ) -> Result<(Vec<i32>, Vec<i32>), JobError> {
     if job.target.mode == TargetMode::Append {
         return Ok((Vec::new(), Vec::new()));
     }
     let table = || source.ident.to_string();
-    let read_key = schema::key_fields(source_schema, &job.target.equality_columns).map_err(|misfit| JobError::Key {
-        table: table(),
-        column: misfit.column,
-        problem: misfit.problem,
-    })?;
+    let read_key = schema::key_fields(&schemas.all, &job.target.equality_columns);
+    let read_key = read_key.and_then(|key| schemas.carries(&key).map(|()| key));
+    let read_key = read_key.map_err(|Misfit { column, problem }| JobError::Key { table: table(), column, problem })?;
     let mut write_key = Vec::with_capacity(read_key.len());
     for id in &read_key {
-        let name = source_schema.name_by_field_id(*id).unwrap_or_default();
+        let name = schemas.all.name_by_field_id(*id).unwrap_or_default();
         let field = write_schema.as_struct().fields().iter().find(|field| field.name == name);
         let Some(field) = field else {
             let problem = "the target has no such column".to_owned();

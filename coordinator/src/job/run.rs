@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::pin::pin;
 use std::sync::Arc;
 
-use iceberg::spec::TableMetadata;
+use iceberg::spec::{SchemaRef, TableMetadata};
 use iceferry_common::config::JobFile;
 use iceferry_common::fault::{Class, Classified, chain};
 use iceferry_common::model::{
@@ -460,13 +460,19 @@ impl Prepared {
             metadata: self.source.metadata.clone(),
             before: epoch.before,
             after: epoch.through,
-            read_schema: self.read_schema.clone(),
+            read_schema: self.compared_schema().clone(),
             key: self.read_key.clone(),
             together: self.together(),
             partition_type: self.changelog.as_ref().map(|shape| shape.partition_type.clone()),
             manifest_lists: self.manifest_lists.clone(),
             options: plan::PlanOptions::of_table(&self.source.metadata),
         }
+    }
+
+    /// The columns that decide whether rows are equal.
+    fn compared_schema(&self) -> &SchemaRef {
+        let compared = self.changelog.as_ref().and_then(|shape| shape.compared_schema.as_ref());
+        compared.unwrap_or(&self.read_schema)
     }
 
     /// Which differences the planner puts together.

@@ -24,6 +24,10 @@ impl TryFrom<&Changelog> for wire::Changelog {
             identity: Some((&changelog.identity).into()),
             refuse_duplicate_keys: changelog.duplicate_keys == DuplicateKeys::Fail,
             columns: changelog.columns.iter().map(column_to_wire).collect(),
+            compared_schema: match &changelog.compared_schema {
+                Some(schema) => schema_to_json(schema, MESSAGE, "compared_schema")?,
+                None => String::new(),
+            },
         })
     }
 }
@@ -46,6 +50,10 @@ impl TryFrom<wire::Changelog> for Changelog {
             duplicate_keys: if changelog.refuse_duplicate_keys { DuplicateKeys::Fail } else { DuplicateKeys::Pair },
             columns: columns.collect::<Result<_, _>>()?,
             metadata_columns,
+            compared_schema: match changelog.compared_schema.is_empty() {
+                true => None,
+                false => Some(schema_from_json(changelog.compared_schema, MESSAGE, "compared_schema")?),
+            },
         })
     }
 }

@@ -84,6 +84,7 @@ fn changelog(identity: Identity, duplicate_keys: DuplicateKeys) -> Changelog {
         partition_type: StructType::new(vec![Arc::new(field)]),
         identity,
         duplicate_keys,
+        compared_schema: (duplicate_keys == DuplicateKeys::Fail).then(|| Arc::new(schema())),
         columns: vec![ColumnSource::Read(3), ColumnSource::Metadata(9), ColumnSource::ChangeType],
     }
 }

@@ -5,6 +5,7 @@
 
 mod counters;
 mod pipeline;
+mod shown;
 
 use std::fmt::Debug;
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use arrow::error::ArrowError;
 use async_trait::async_trait;
 use iceferry_common::fault::Class;
 use iceferry_common::model::{
@@ -13,6 +14,7 @@ use iceferry_common::storage::Storage;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+use super::shown::Shown;
 use super::{AttemptError, Counters, Runner};
 use crate::ChangeBatch;
 use crate::read::{ReadError, ReadOptions, TaskReader};
@@ -92,13 +94,18 @@ impl PipelineRunner {
         runtime: Handle,
     ) -> Result<TaskOutput, AttemptError> {
         let failed = |error: &ReadError| AttemptError::new(error, Vec::new());
+        let compared = compared(&context, task);
+        let shown =
+            compared.as_ref().map(|compared| Shown::new(&compared.source.read_schema, &context.source.read_schema));
+        let shown = shown.transpose().map_err(|error| misshapen(&error))?;
+        let reading = compared.as_ref().unwrap_or(&context);
         let key = key_columns(&context)?;
         let source = Storage::new(context.source.storage.clone());
-        let reader = TaskReader::open(&context, task, source, runtime.clone(), self.read_options(cancel));
+        let reader = TaskReader::open(reading, task, source, runtime.clone(), self.read_options(cancel));
         let plain_columns = RefCell::new(Vec::new());
         let reader =
             Counted { reader: reader.map_err(|error| failed(&error))?, progress, plain_columns: &plain_columns };
-        let tagging = self.tagging(&context, task.resolution, key);
+        let tagging = self.tagging(reading, task.resolution, key);
         let mut tagged = tag::tag(reader, tagging);
 
         let target = Storage::new(context.target.storage.clone());
@@ -107,7 +114,10 @@ impl PipelineRunner {
         let mut stager = stager.map_err(|error| AttemptError::new(&error, Vec::new()))?;
         // The first batch opens the first file, which tells how its writer fared with dictionaries.
         let mut first = tagged.next();
-        stager.without_dictionary(&plain_columns.borrow());
+        match &shown {
+            Some(shown) => stager.without_dictionary(&shown.places(&plain_columns.borrow())),
+            None => stager.without_dictionary(&plain_columns.borrow()),
+        }
         // Cancelling is looked at for each batch, so that an attempt whose lease is lost does not go on staging.
         while let Some(batch) = first.take().or_else(|| tagged.next()) {
             if cancel.is_cancelled() {
@@ -117,6 +127,13 @@ impl PipelineRunner {
                 Ok(batch) => batch,
                 Err(_) if cancel.is_cancelled() => return Err(AttemptError::cancelled(stager.abort())),
                 Err(error) => return Err(AttemptError::new(&error, stager.abort())),
+            };
+            let batch = match &shown {
+                Some(shown) => match shown.of(batch) {
+                    Ok(batch) => batch,
+                    Err(error) => return Err(AttemptError { left_behind: stager.abort(), ..misshapen(&error) }),
+                },
+                None => batch,
             };
             if let Err(error) = stager.write(&batch) {
                 return Err(AttemptError::new(&error, stager.abort()));
@@ -192,6 +209,22 @@ impl Iterator for Counted<'_> {
         self.progress.set_read(self.reader.rows_read(), self.reader.bytes_fetched());
         batch
     }
+}
+
+/// The context to read in, where rows are compared by more columns than are shown.
+fn compared(context: &EpochContext, task: &ScanTask) -> Option<EpochContext> {
+    let schema = context.changelog.as_ref()?.compared_schema.as_ref()?;
+    if task.resolution == Resolution::Keep {
+        return None;
+    }
+    let mut compared = context.clone();
+    compared.source.read_schema = Arc::clone(schema);
+    Some(compared)
+}
+
+fn misshapen(error: &ArrowError) -> AttemptError {
+    let message = format!("take the columns that are shown out of those that were compared: {error}");
+    AttemptError { class: Class::Bug, message, left_behind: Vec::new() }
 }
 
 /// The counts of an attempt with what its reader has said.

@@ -17,6 +17,7 @@ fn logged(columns: &[MetadataColumn]) -> EpochContext {
         partition_type: StructType::new(vec![region.into(), day.into()]),
         identity: Identity::None,
         duplicate_keys: DuplicateKeys::Pair,
+        compared_schema: None,
         columns: Vec::new(),
     });
     context
