@@ -108,6 +108,12 @@ impl Job {
         self
     }
 
+    /// Takes a key of the source away.
+    pub fn without_source(mut self, key: &str) -> Self {
+        self.source.remove(key);
+        self
+    }
+
     /// Sets a key of the target.
     pub fn target(mut self, key: &str, value: Value) -> Self {
         self.target.insert(key.into(), value);

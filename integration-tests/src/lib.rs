@@ -3,14 +3,15 @@
 //!
 //! [`Lab`] says what is installed and what a missing part means; [`Fixture`] are the tables that Spark wrote, with the rows
 //! of every snapshot; [`Source`] makes tables of any size; [`Job`] writes job files; [`Iceferry`] runs the binary under a
-//! time limit; [`Reader`] keeps an engine running for many reads; [`random`] writes random histories.
+//! time limit; [`Reader`] keeps an engine running for many reads; [`model`] writes tables whose rows are known at every snapshot, by script or at random.
 
 mod fixture;
 mod iceferry;
 mod job;
 mod lab;
+pub mod model;
 mod process;
-pub mod random;
+
 mod reader;
 mod scratch;
 mod source;

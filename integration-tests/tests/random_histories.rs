@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use iceferry_integration_tests::random::{Author, Kind, RandomTable};
+use iceferry_integration_tests::model::{Author, Kind, ModelTable};
 use iceferry_integration_tests::{Catalog, Component, Engine, Iceferry, Job, Lab, Reader, Scratch, seed};
 use serde_json::{Value, json};
 
@@ -189,7 +189,7 @@ type Rows = Vec<(String, i64, Option<i64>)>;
 
 /// The events between two states, of which the first may be the empty one, are their difference and nothing else.
 fn check(
-    table: &RandomTable,
+    table: &ModelTable,
     before: Option<usize>,
     after: usize,
     events: &[Event],

@@ -40,7 +40,7 @@ struct Manifest {
 
 /// A snapshot and its rows.
 #[derive(Debug, Clone)]
-pub struct RandomSnapshot {
+pub struct ModelSnapshot {
     /// Its id.
     pub id: i64,
     /// Its operation: `append`, `delete`, `overwrite`, or `replace`, which changes no rows.
@@ -49,22 +49,23 @@ pub struct RandomSnapshot {
 }
 
 /// A table with its history.
-pub struct RandomTable {
+pub struct ModelTable {
     folder: PathBuf,
     pub(super) version: u8,
     pub(super) shape: Shape,
     shapes: Vec<Shape>,
     /// Its snapshots, oldest first.
-    pub snapshots: Vec<RandomSnapshot>,
+    pub snapshots: Vec<ModelSnapshot>,
     manifests: Vec<Manifest>,
     listed: Vec<Value>,
     next_row_id: i64,
     written: usize,
     versions: u32,
+    is_at_one_time: bool,
     io: FileIO,
 }
 
-impl RandomTable {
+impl ModelTable {
     /// An empty table `db.t` in a Hadoop warehouse.
     pub(super) fn new(warehouse: &Path, version: u8) -> Self {
         let folder = warehouse.join("db/t");
@@ -81,6 +82,7 @@ impl RandomTable {
             next_row_id: 0,
             written: 0,
             versions: 0,
+            is_at_one_time: false,
             io: FileIO::new_with_fs(),
         }
     }
@@ -99,6 +101,11 @@ impl RandomTable {
         let mut rows: Vec<_> = rows.map(|(row, row_id)| (row.line(&self.shape), row.id, row_id)).collect();
         rows.sort();
         rows
+    }
+
+    /// From here on all snapshots are committed in the same millisecond.
+    pub fn at_one_time(&mut self) {
+        self.is_at_one_time = true;
     }
 
     /// Its format version now.
@@ -199,7 +206,7 @@ impl RandomTable {
         let mut listed = json!({
             "snapshot-id": snapshot,
             "sequence-number": sequence,
-            "timestamp-ms": 1_700_000_000_000i64 + snapshot,
+            "timestamp-ms": 1_700_000_000_000i64 + if self.is_at_one_time { 0 } else { snapshot },
             "manifest-list": list,
             "summary": {"operation": commit.operation},
             "schema-id": self.shape.schema_id,
@@ -214,7 +221,7 @@ impl RandomTable {
         self.listed.push(listed);
         let items = manifests.iter().flat_map(|manifest| manifest.items.clone()).collect();
         self.manifests = manifests;
-        self.snapshots.push(RandomSnapshot { id: snapshot, operation: commit.operation, state: State(items) });
+        self.snapshots.push(ModelSnapshot { id: snapshot, operation: commit.operation, state: State(items) });
         self.write_metadata(snapshot);
     }
 

@@ -9,7 +9,7 @@ use super::files;
 use super::row::Row;
 use super::shape::{BUCKETS, bucket};
 use super::state::{By, Delete, File, Item, State};
-use super::table::{Commit, RandomTable};
+use super::table::{Commit, ModelTable};
 
 /// What kind of history it is to be.
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +24,7 @@ pub struct Kind {
 
 /// Writes a random history.
 pub struct Author {
-    table: RandomTable,
+    table: ModelTable,
     random: Random,
     kind: Kind,
     next_id: i64,
@@ -32,9 +32,9 @@ pub struct Author {
 
 impl Author {
     /// A history of so many snapshots, as table `db.t` in a Hadoop warehouse.
-    pub fn write(warehouse: &Path, seed: u64, kind: Kind, snapshots: usize) -> RandomTable {
+    pub fn write(warehouse: &Path, seed: u64, kind: Kind, snapshots: usize) -> ModelTable {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let table = RandomTable::new(warehouse, kind.version);
+        let table = ModelTable::new(warehouse, kind.version);
         let mut author = Self { table, random: Random::new(seed), kind, next_id: 0 };
         runtime.block_on(async {
             for _ in 0..snapshots {

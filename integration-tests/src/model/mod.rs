@@ -1,19 +1,21 @@
-//! Random histories of tables, on all format versions and with all kinds of deletes, compactions and evolution, beside a
-//! slow, plain model that knows the rows of every snapshot: files are lists of rows, deletes are lists of positions and
-//! keys, and a state is what the specification says, word by word.
+//! Tables on all format versions, with all kinds of deletes, compactions and evolution, beside a slow, plain model that
+//! knows the rows of every snapshot: files are lists of rows, deletes are lists of positions and keys, and a state is what
+//! the specification says, word by word.
 //!
 //! `row` and `shape` are rows and schemas, `state` what a snapshot shows, `files` writes data and delete files, `table`
-//! manifests and metadata, `author` decides what happens next.
+//! manifests and metadata. A history is what a test says (`script`) or a random one (`author`).
 
 mod author;
 mod files;
 mod row;
+mod script;
 mod shape;
 mod state;
 mod table;
 
 pub use author::{Author, Kind};
-pub use table::{RandomSnapshot, RandomTable};
+pub use script::{Entry, Script};
+pub use table::{ModelSnapshot, ModelTable};
 
 /// Numbers that look random, the same for the same seed (splitmix64).
 #[derive(Debug, Clone)]
