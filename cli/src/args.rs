@@ -28,7 +28,7 @@ impl Args {
     pub(crate) fn log_level(&self) -> &str {
         let usual = match self.verb {
             Verb::Coordinator(_) | Verb::Worker(_) => "info",
-            Verb::Run(_) | Verb::Plan(_) | Verb::Check(_) | Verb::Demo(_) => "warn",
+            Verb::Run(_) | Verb::Plan(_) | Verb::Check(_) | Verb::Verify(_) | Verb::Demo(_) => "warn",
         };
         self.log_level.as_deref().unwrap_or(usual)
     }
@@ -67,6 +67,8 @@ pub(crate) enum Verb {
     Plan(JobArgs),
     /// Checks the job file, the catalogs, the tables and the permissions, and moves nothing.
     Check(JobArgs),
+    /// Compares the target's rows with the source's, and ends with code 6 when they differ.
+    Verify(VerifyArgs),
     /// Does a job with workers that connect from other processes.
     Coordinator(CoordinatorArgs),
     /// Works for a coordinator.
@@ -85,6 +87,25 @@ pub(crate) struct JobArgs {
 pub(crate) struct RunArgs {
     /// The job file.
     pub(crate) job: PathBuf,
+    #[command(flatten)]
+    pub(crate) capacity: Capacity,
+    #[command(flatten)]
+    pub(crate) patience: Patience,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct VerifyArgs {
+    /// The job file.
+    pub(crate) job: PathBuf,
+    /// The source's snapshot. [default: that of the target's checkpoint]
+    #[arg(long, value_name = "ID")]
+    pub(crate) source_snapshot: Option<i64>,
+    /// The target's snapshot. [default: the current one]
+    #[arg(long, value_name = "ID")]
+    pub(crate) target_snapshot: Option<i64>,
+    /// Rows that differ, shown at most.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub(crate) rows: u32,
     #[command(flatten)]
     pub(crate) capacity: Capacity,
     #[command(flatten)]

@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     // Blocking work that was cancelled may still be under way; nobody waits for it.
     runtime.shutdown_background();
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) => failure.report(args.output),
     }
 }
@@ -57,13 +57,16 @@ fn not_parsed(error: &clap::Error) -> ExitCode {
     error.exit()
 }
 
-async fn run(args: &Args) -> Result<(), Failure> {
+async fn run(args: &Args) -> Result<ExitCode, Failure> {
     match &args.verb {
-        Verb::Run(run) => verbs::run(run, args.output).await,
-        Verb::Plan(job) => verbs::plan(job, args.output).await,
-        Verb::Check(job) => verbs::check(job, args.output).await,
-        Verb::Coordinator(coordinator) => verbs::coordinator(coordinator, args.output).await,
-        Verb::Worker(worker) => verbs::worker(worker).await,
-        Verb::Demo(demo) => demo::demo(demo, args.output).await,
+        Verb::Run(run) => verbs::run(run, args.output).await?,
+        Verb::Plan(job) => verbs::plan(job, args.output).await?,
+        Verb::Check(job) => verbs::check(job, args.output).await?,
+        // What it finds is a result, not a failure, and has a code of its own all the same.
+        Verb::Verify(verify) => return verbs::verify(verify, args.output).await,
+        Verb::Coordinator(coordinator) => verbs::coordinator(coordinator, args.output).await?,
+        Verb::Worker(worker) => verbs::worker(worker).await?,
+        Verb::Demo(demo) => demo::demo(demo, args.output).await?,
     }
+    Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,7 @@
 //! Results on standard output.
 
-use iceferry_coordinator::job::{EpochOutline, EpochReport, Outcome, Outline, RunReport};
+use iceferry_coordinator::job::{self, EpochOutline, EpochReport, Outline, RunReport};
+use iceferry_coordinator::verify::{Outcome, RowReport, SideReport, ValueReport, VerifyReport};
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
@@ -30,10 +31,10 @@ pub(crate) fn run(report: &RunReport) -> String {
         text += &format!("{}\n", self::epoch(epoch));
     }
     match report.outcome {
-        Outcome::NothingToDo => {
+        job::Outcome::NothingToDo => {
             text += &format!("nothing to do: {}\n", report.reason.as_deref().unwrap_or("the target is up to date"));
         }
-        Outcome::Applied => {
+        job::Outcome::Applied => {
             let target = report.target.as_ref().map_or("the target", |target| target.table.as_str());
             let snapshots = report.epochs.iter().filter(|epoch| epoch.target_snapshot_id.is_some()).count();
             text += &format!("done: {target} has {snapshots} new {}\n", plural(snapshots, "snapshot"));
@@ -95,6 +96,60 @@ fn epoch_outline(number: usize, epoch: &EpochOutline) -> String {
         counted(plan.manifests_opened, "manifest"),
         HumanCount(plan.manifests_skipped),
     )
+}
+
+/// What a comparison found.
+pub(crate) fn verify(report: &VerifyReport) -> String {
+    let side = |name: &str, side: &SideReport| {
+        let snapshot = side.snapshot_id.as_ref().map_or("no snapshot".to_owned(), |id| format!("snapshot {id}"));
+        format!("{name:<16}{} at {snapshot}: {}\n", side.table, counted(side.rows.unwrap_or_default(), "row"))
+    };
+    let mut text = side("source", &report.source) + &side("target", &report.target);
+    match report.outcome {
+        Outcome::Equal => text += "equal           both have the same rows\n",
+        Outcome::Different => {
+            text += &format!(
+                "different       {} missing in the target, {} surplus, {} with other values ({} of {})\n",
+                counted(report.missing, "row"),
+                HumanCount(report.surplus),
+                HumanCount(report.changed),
+                HumanCount(report.buckets_different),
+                counted(report.buckets, "bucket"),
+            );
+            report.rows.iter().for_each(|row| text += &different_row(row));
+            if report.more > 0 {
+                text += &format!("... and {} more\n", HumanCount(report.more));
+            }
+        }
+    }
+    text += &format!("read            {}, {}", counted(report.rows_read, "row"), HumanBytes(report.bytes_read));
+    if report.rows_read_again > 0 {
+        let rows = counted(report.rows_read_again, "row");
+        text += &format!("; of these again {rows}, {}", HumanBytes(report.bytes_read_again));
+    }
+    text + "\n"
+}
+
+fn different_row(row: &RowReport) -> String {
+    let one = |value: &ValueReport| {
+        let given = value.source.as_ref().or(value.target.as_ref());
+        format!("{}={}", value.column, given.map_or("?", String::as_str))
+    };
+    let both = |value: &ValueReport| {
+        let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "?".to_owned());
+        format!("{}: {} in the source, {} in the target", value.column, text(&value.source), text(&value.target))
+    };
+    let join = |values: &[ValueReport], text: &dyn Fn(&ValueReport) -> String, between: &str| {
+        values.iter().map(text).collect::<Vec<_>>().join(between)
+    };
+    let values = match row.difference {
+        "changed" => join(&row.columns, &both, "; "),
+        _ => join(&row.columns, &one, ", "),
+    };
+    match row.key.is_empty() {
+        true => format!("{:<16}{values}\n", row.difference),
+        false => format!("{:<16}{}  ({values})\n", row.difference, join(&row.key, &one, ", ")),
+    }
 }
 
 /// A number with its noun.

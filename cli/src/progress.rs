@@ -4,10 +4,11 @@ use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use iceferry_common::model::EpochId;
+use iceferry_common::model::{EpochId, RowCounts};
 use iceferry_coordinator::distribute::Progress as Counters;
 use iceferry_coordinator::job::{EpochReport, Observer, Prepared};
 use iceferry_coordinator::plan::PlanSummary;
+use iceferry_coordinator::verify::{self, SideName, SideReport};
 use indicatif::{HumanBytes, HumanCount, HumanDuration, ProgressBar, ProgressStyle};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -95,6 +96,36 @@ impl Observer for Progress {
             // The next epoch has a pace of its own.
             Shown::Bar(bar) => bar.reset_elapsed(),
             Shown::Lines => self.say(&format!("epoch {}: {}", epoch.epoch, output::epoch(epoch))),
+            Shown::Nothing => {}
+        }
+    }
+}
+
+impl verify::Observer for Progress {
+    fn started(&self, job: &str, source: &SideReport, target: &SideReport) {
+        let side = |side: &SideReport| match &side.snapshot_id {
+            Some(snapshot) => format!("{} at snapshot {snapshot}", side.table),
+            None => format!("{}, which has no snapshot", side.table),
+        };
+        self.say(&format!("{job}: comparing {} with {}", side(source), side(target)));
+    }
+
+    fn planned(&self, side: SideName, summary: &PlanSummary) {
+        self.planned.send_replace(summary.clone());
+        if let Shown::Lines = self.shown {
+            let (tasks, files) = (output::counted(summary.tasks, "task"), output::counted(summary.files_added, "file"));
+            self.say(&format!("{side}: planned {tasks}, {files}, {}", HumanBytes(summary.data_bytes)));
+        }
+    }
+
+    fn read(&self, side: SideName, rows: &RowCounts) {
+        self.planned.send_replace(PlanSummary::default());
+        match &self.shown {
+            Shown::Bar(bar) => bar.reset_elapsed(),
+            Shown::Lines => {
+                let (rows, bytes) = (output::counted(rows.read, "row"), HumanBytes(rows.bytes_read));
+                self.say(&format!("{side}: {rows} read, {bytes}"));
+            }
             Shown::Nothing => {}
         }
     }

@@ -57,7 +57,7 @@ impl Class {
     }
 
     /// The process's exit code for a run that ends with this class. 0 is success; 1 is a failure with no better
-    /// code; 6 is kept for a verification that found a difference.
+    /// code; 6 is that of a comparison that found a difference.
     pub fn exit_code(self) -> u8 {
         match self {
             Self::Config => 2,

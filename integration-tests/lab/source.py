@@ -4,6 +4,8 @@
 usage: source.py make DIR [--files N] [--rows N]     table db.t in DIR/catalog.db: N files of N rows, an append each;
                                                      then a delete and an append that gives some keys new values
        source.py append DIR [--rows N]               one more append
+       source.py alter DIR --table NAME              another table of such a catalog: row 11 gets another amount, row 7
+                                                     goes, and a row comes
        source.py damage DIR KIND                     truncated | manifest-gone | orc | unsupported-type: the newest data
                                                      file is cut in half; its manifest is removed; an ORC file is
                                                      added; a column of a type that few know is added to the schema
@@ -59,6 +61,18 @@ def make(folder, files, count):
     return full
 
 
+def alter(folder, name):
+    table = catalog(folder).load_table(name)
+    table.delete("id == 7")
+    table.delete("id == 11")
+    changed = rows(11, 1, "n")
+    amount = changed.schema.get_field_index("amount")
+    other = rows(1234, 1, "n").column("amount")
+    changed = changed.set_column(amount, changed.schema.field(amount), other)
+    table.append(changed)
+    table.append(rows(30_000_000, 1, "extra"))
+
+
 def damage(folder, kind):
     table = catalog(folder).load_table(TABLE)
     if kind == "orc":
@@ -110,18 +124,22 @@ def add_variant(path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    for verb in ("make", "append", "damage"):
+    for verb in ("make", "append", "alter", "damage"):
         sub = verbs.add_parser(verb)
         sub.add_argument("dir")
         if verb == "make":
             sub.add_argument("--files", type=int, default=4)
-        if verb == "damage":
+        if verb == "alter":
+            sub.add_argument("--table", required=True)
+        elif verb == "damage":
             sub.add_argument("kind", choices=("truncated", "manifest-gone", "orc", "unsupported-type"))
         else:
             sub.add_argument("--rows", type=int, default=1000)
     args = parser.parse_args()
     labenv.continue_in("core")
     folder = os.path.abspath(args.dir)
+    if args.verb == "alter":
+        return alter(folder, args.table)
     full = None
     if args.verb == "make":
         full = make(folder, args.files, args.rows)

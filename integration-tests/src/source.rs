@@ -69,6 +69,15 @@ impl Source {
         Catalog::Sql { uri: self.uri.clone(), warehouse: self.warehouse.clone() }
     }
 
+    /// Gives row 11 of another table of the same columns another amount, takes row 7 away, and adds a row. The table is in
+    /// an SQL catalog in `folder`.
+    pub fn alter_other(lab: &Lab, folder: &Path, table: &str) {
+        let mut command = lab.command("core", "source.py");
+        command.arg("alter").arg(folder).args(["--table", table]);
+        let done = command.output().expect("the virtualenv's Python starts");
+        assert!(done.status.success(), "source.py alter: {}", String::from_utf8_lossy(&done.stderr));
+    }
+
     fn run(lab: &Lab, folder: &Path, args: &[&str]) -> Self {
         let mut command = lab.command("core", "source.py");
         command.arg(args[0]).arg(folder).args(&args[1..]);

@@ -1,4 +1,4 @@
-//! A key as text, for messages.
+//! Values as text, for messages.
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::SchemaRef;
@@ -9,15 +9,25 @@ const PRINTED_CHARACTERS_MAX: usize = 200;
 
 /// `id=7, region=null`.
 pub(crate) fn printed(schema: &SchemaRef, key: &[ArrayRef], row: usize) -> String {
+    let parts = schema.fields().iter().zip(key);
+    let parts = parts.map(|(field, column)| format!("{}={}", field.name(), whole(column, row)));
+    cut(parts.collect::<Vec<_>>().join(", "), PRINTED_CHARACTERS_MAX)
+}
+
+/// One value, cut after so many characters.
+pub(crate) fn value(column: &ArrayRef, row: usize, characters_max: usize) -> String {
+    cut(whole(column, row), characters_max)
+}
+
+fn whole(column: &ArrayRef, row: usize) -> String {
     let options = FormatOptions::default().with_null("null");
-    let parts = schema.fields().iter().zip(key).map(|(field, column)| {
-        let value = ArrayFormatter::try_new(column.as_ref(), &options)
-            .and_then(|formatter| formatter.value(row).try_to_string())
-            .unwrap_or_else(|_| "?".to_owned());
-        format!("{}={value}", field.name())
-    });
-    let mut text = parts.collect::<Vec<_>>().join(", ");
-    if let Some((end, _)) = text.char_indices().nth(PRINTED_CHARACTERS_MAX) {
+    ArrayFormatter::try_new(column.as_ref(), &options)
+        .and_then(|formatter| formatter.value(row).try_to_string())
+        .unwrap_or_else(|_| "?".to_owned())
+}
+
+fn cut(mut text: String, characters_max: usize) -> String {
+    if let Some((end, _)) = text.char_indices().nth(characters_max) {
         text.truncate(end);
         text.push_str("...");
     }

@@ -1,9 +1,11 @@
 //! The worker: it takes a scan task, reads the rows that went or came ([`read`]), cancels what was only carried over
-//! ([`tag`]) and stages data and delete files of the target ([`stage`]). It is stateless: a task and its epoch's context
+//! ([`tag`]) and stages data and delete files of the target ([`stage`]). To compare two tables it counts and hashes the rows
+//! instead ([`digest`]). It is stateless: a task and its epoch's context
 //! are all that it needs. [`attempt`] is one try at a task; [`serve`] takes leases from a coordinator.
 
 pub mod attempt;
 mod change;
+pub mod digest;
 mod key_text;
 pub mod read;
 pub mod serve;

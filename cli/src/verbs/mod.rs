@@ -4,6 +4,7 @@ mod check;
 mod coordinator;
 mod plan;
 mod run;
+mod verify;
 mod worker;
 
 use std::path::Path;
@@ -17,6 +18,7 @@ pub(crate) use check::check;
 pub(crate) use coordinator::coordinator;
 pub(crate) use plan::plan;
 pub(crate) use run::{run, run_job};
+pub(crate) use verify::verify;
 pub(crate) use worker::worker;
 
 /// Reads and checks a job file; touches nothing else.

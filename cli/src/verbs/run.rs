@@ -25,10 +25,7 @@ const HEARTBEAT_MAX: Duration = Duration::from_millis(500);
 
 pub(crate) async fn run(args: &RunArgs, output: Output) -> Result<(), Failure> {
     let job = job_file(&args.job)?;
-    let mut config = distribute_config(args.patience);
-    // Heartbeats carry the progress that is shown, and cost nothing within a process.
-    config.heartbeat = config.heartbeat.min(HEARTBEAT_MAX);
-    let report = run_job(job, args.capacity, config, output).await?;
+    let report = run_job(job, args.capacity, in_process_config(args.patience), output).await?;
     output::print(&report, output, output::run)
 }
 
@@ -43,13 +40,42 @@ pub(super) fn distribute_config(patience: Patience) -> DistributeConfig {
     }
 }
 
-/// Runs coordinator and worker in this process until the job is done.
+/// Runs a job with coordinator and worker in this process.
 pub(crate) async fn run_job(
     job: JobFile,
     capacity: Capacity,
     config: DistributeConfig,
     output: Output,
 ) -> Result<RunReport, Failure> {
+    let options = RunOptions { slots_expected: capacity.slots() as usize, ..RunOptions::default() };
+    in_process(capacity, config, output, async |parts: Parts<'_>| {
+        job::run(job, parts.dispatcher, &options, parts.progress, parts.stop).await.map_err(Failure::from)
+    })
+    .await
+}
+
+/// What a coordinator works with.
+#[derive(Clone, Copy)]
+pub(super) struct Parts<'a> {
+    pub(super) dispatcher: &'a Dispatcher,
+    pub(super) progress: &'a Progress,
+    pub(super) stop: &'a CancellationToken,
+}
+
+/// How a coordinator waits whose only worker is in the same process.
+pub(super) fn in_process_config(patience: Patience) -> DistributeConfig {
+    let config = distribute_config(patience);
+    // Heartbeats carry the progress that is shown, and cost nothing within a process.
+    DistributeConfig { heartbeat: config.heartbeat.min(HEARTBEAT_MAX), ..config }
+}
+
+/// Runs coordinator and worker in this process until `work`, which has the coordinator's part, is done.
+pub(super) async fn in_process<T>(
+    capacity: Capacity,
+    config: DistributeConfig,
+    output: Output,
+    work: impl AsyncFnOnce(Parts<'_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let stop = CancellationToken::new();
     shutdown::on_signals(stop.clone()).map_err(Failure::start)?;
     let end = CancellationToken::new();
@@ -62,14 +88,13 @@ pub(crate) async fn run_job(
     let mut working = tokio::spawn(serve::serve(channel, worker, runner, end.clone()));
 
     let progress = Progress::start(output, dispatcher.progress());
-    let options = RunOptions { slots_expected: capacity.slots() as usize, ..RunOptions::default() };
     let done = {
-        let mut running = pin!(job::run(job, &dispatcher, &options, &progress, &stop));
+        let mut running = pin!(work(Parts { dispatcher: &dispatcher, progress: &progress, stop: &stop }));
         tokio::select! {
-            done = &mut running => done.map_err(Failure::from),
+            done = &mut running => done,
             ended = &mut working => match ended {
                 // The run has told its workers that there is no more, and tidies up.
-                Ok(Ok(_)) => running.await.map_err(Failure::from),
+                Ok(Ok(_)) => running.await,
                 Ok(Err(error)) => Err(error.into()),
                 Err(error) => Err(Failure::new(Class::Bug, format!("the embedded worker failed: {error}"))),
             },

@@ -4,9 +4,11 @@
 
 mod changelog;
 mod context;
+pub mod digest;
 mod ids;
 mod staged;
 mod task;
+mod work;
 
 pub use changelog::{
     Changelog, ColumnSource, DuplicateKeys, Identity, MetadataColumn, SourceCommit, UnknownMetadataColumn,
@@ -17,3 +19,4 @@ pub use staged::{RowCounts, StagedContent, StagedFile, TaskOutput, staged_file_l
 pub use task::{
     Constant, DataFile, DeleteFile, DeleteKind, FileDifference, FileFormat, Resolution, ScanTask, Side, Split,
 };
+pub use work::{DigestWork, ShowWork, ShownRow, ShownValue, Work};

@@ -26,7 +26,8 @@ pub struct StagedFile {
     pub record_count: u64,
     /// Size in bytes.
     pub size_bytes: u64,
-    /// The manifest entry's data file as JSON, as the iceberg crate serialises it; carries the metrics.
+    /// The manifest entry's data file as JSON, as the iceberg crate serialises it; carries the metrics. Empty for a file
+    /// that is never committed.
     pub data_file: String,
 }
 
@@ -37,6 +38,22 @@ pub enum StagedContent {
     Data,
     /// Keys of rows to delete.
     EqualityDeletes,
+    /// Counts and hashes of rows, see [`TaskDigest`](super::digest::TaskDigest). Never committed.
+    Digest,
+    /// Hashes of single rows, see [`RowHash`](super::digest::RowHash). Never committed.
+    RowHashes,
+    /// Rows for a person to look at, [`ShownRow`](super::ShownRow)s as JSON. Never committed.
+    ShownRows,
+}
+
+impl StagedContent {
+    /// Whether it becomes a part of the target. What does not is for the coordinator alone, which removes it.
+    pub fn is_committed(self) -> bool {
+        match self {
+            Self::Data | Self::EqualityDeletes => true,
+            Self::Digest | Self::RowHashes | Self::ShownRows => false,
+        }
+    }
 }
 
 /// Row counters of a task, or of many added up.
@@ -86,8 +103,11 @@ pub fn staged_file_location(
     let folder = staging_folder(&context.target.data_location, &context.job, &context.run);
     let EpochId(epoch) = context.epoch;
     let suffix = match content {
-        StagedContent::Data => "data",
-        StagedContent::EqualityDeletes => "deletes",
+        StagedContent::Data => "data.parquet",
+        StagedContent::EqualityDeletes => "deletes.parquet",
+        StagedContent::Digest => "digest",
+        StagedContent::RowHashes => "hashes",
+        StagedContent::ShownRows => "rows.json",
     };
-    format!("{folder}/{epoch:06}-{task:06}-{attempt}-{number:05}-{suffix}.parquet", task = task.0, attempt = attempt.0)
+    format!("{folder}/{epoch:06}-{task:06}-{attempt}-{number:05}-{suffix}", task = task.0, attempt = attempt.0)
 }

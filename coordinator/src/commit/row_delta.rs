@@ -38,6 +38,9 @@ pub(super) fn check_locations(commit: &EpochCommit) -> Result<(), CommitError> {
                 format!("it is not of this run and epoch, whose files begin with {start}"),
             ));
         }
+        if !file.content.is_committed() {
+            return Err(staged(commit, file, "it is none that a table can have".to_owned()));
+        }
         if !seen.insert(file.location.as_str()) {
             return Err(staged(commit, file, "it was handed in twice".to_owned()));
         }
@@ -105,8 +108,8 @@ fn writer(
     match (content, metadata.format_version()) {
         (StagedContent::Data, FormatVersion::V3) => builder.build_v3_data(),
         (StagedContent::Data, _) => builder.build_v2_data(),
-        (StagedContent::EqualityDeletes, FormatVersion::V3) => builder.build_v3_deletes(),
-        (StagedContent::EqualityDeletes, _) => builder.build_v2_deletes(),
+        (_, FormatVersion::V3) => builder.build_v3_deletes(),
+        _ => builder.build_v2_deletes(),
     }
 }
 
@@ -116,10 +119,8 @@ fn data_file(metadata: &TableMetadata, commit: &EpochCommit, file: &StagedFile) 
     let unpartitioned = StructType::new(Vec::new());
     let parsed = deserialize_data_file_from_json(&file.data_file, spec, &unpartitioned, metadata.current_schema());
     let parsed = parsed.map_err(|error| staged(commit, file, format!("its data file is not readable: {error}")))?;
-    let content = match file.content {
-        StagedContent::Data => DataContentType::Data,
-        StagedContent::EqualityDeletes => DataContentType::EqualityDeletes,
-    };
+    let content =
+        if file.content == StagedContent::Data { DataContentType::Data } else { DataContentType::EqualityDeletes };
     let has_key = parsed.equality_ids().is_some_and(|ids| !ids.is_empty());
     let problem = if parsed.file_path() != file.location {
         Some(format!("its data file names {}", parsed.file_path()))

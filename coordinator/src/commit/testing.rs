@@ -376,7 +376,7 @@ pub(super) fn data_file(path: &str, content: DataContentType, records: u64) -> D
 pub(super) fn staged_file(location: &str, content: StagedContent, record_count: u64) -> StagedFile {
     let kind = match content {
         StagedContent::Data => DataContentType::Data,
-        StagedContent::EqualityDeletes => DataContentType::EqualityDeletes,
+        _ => DataContentType::EqualityDeletes,
     };
     let file = data_file(location, kind, record_count);
     let json = serialize_data_file_to_json(file, &StructType::new(Vec::new()), FormatVersion::V2).unwrap();

@@ -85,7 +85,13 @@ fn scan(id: u64) -> ScanTask {
         partition: Vec::new(),
     };
     let difference = FileDifference { file, split: None, before: Side::Absent, after: Side::Present(vec![]) };
-    ScanTask { id: TaskId(id), differences: vec![difference], deletes: vec![], resolution: Resolution::Keep }
+    ScanTask {
+        id: TaskId(id),
+        differences: vec![difference],
+        deletes: vec![],
+        resolution: Resolution::Keep,
+        work: Work::Stage,
+    }
 }
 
 fn output(lease: &Lease) -> TaskOutput {

@@ -175,7 +175,7 @@ from_room!(
 
 impl JobError {
     /// A call to the catalog of one side failed; made for `map_err`.
-    pub(super) fn catalog(side: &'static str) -> impl Fn(CatalogError) -> Self + Copy {
+    pub(crate) fn catalog(side: &'static str) -> impl Fn(CatalogError) -> Self + Copy {
         move |source| Self::Catalog { side, source: Box::new(source) }
     }
 }

@@ -7,6 +7,7 @@
 mod changelog;
 mod columns;
 mod error;
+mod meet;
 mod outline;
 mod prepare;
 mod projection;
@@ -16,6 +17,7 @@ mod schema;
 
 pub use changelog::ChangelogShape;
 pub use error::JobError;
+pub(crate) use meet::{Meeting, checkpoint, meet};
 pub use outline::{EpochOutline, Outline, outline};
 pub use prepare::{Prepared, Target, check_access, prepare};
 pub use report::{EpochReport, Outcome, RunReport, TargetReport};

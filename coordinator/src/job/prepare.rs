@@ -108,7 +108,7 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
     };
     let range = plan::epochs(&source.metadata, &request)?;
 
-    let candidates = candidates(&job, &source, &range)?;
+    let candidates = candidates(&job, &source, schemas_of_range(&source.metadata, &job, &range))?;
     let mut notes = Vec::new();
     if let Some((checkpoint, through)) = range.resync(&source.metadata) {
         notes.push(format!(
@@ -201,7 +201,7 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
 }
 
 /// What the target holds, if it is of this source and of this mirror.
-fn held(job: &JobFile, source: &LoadedTable, target: &LoadedTable) -> Result<Option<Checkpoint>, JobError> {
+pub(super) fn held(job: &JobFile, source: &LoadedTable, target: &LoadedTable) -> Result<Option<Checkpoint>, JobError> {
     let Some(checkpoint) = commit::find_checkpoint(&target.metadata, &job.name)? else { return Ok(None) };
     if checkpoint.source_uuid != source.metadata.uuid() {
         return Err(JobError::SourceReplaced {
@@ -242,7 +242,7 @@ fn schemas_of_range(metadata: &TableMetadata, job: &JobFile, range: &Range) -> V
 }
 
 /// A schema of the source.
-struct Candidate {
+pub(super) struct Candidate {
     /// All of its columns.
     all: SchemaRef,
     /// Those that the job carries.
@@ -262,9 +262,14 @@ impl Candidate {
     }
 }
 
-fn candidates(job: &JobFile, source: &LoadedTable, range: &Range) -> Result<Vec<Candidate>, JobError> {
+/// What the job carries of each of these schemas.
+pub(super) fn candidates(
+    job: &JobFile,
+    source: &LoadedTable,
+    schemas: Vec<SchemaRef>,
+) -> Result<Vec<Candidate>, JobError> {
     let choice = &job.source.projection;
-    let carried = schemas_of_range(&source.metadata, job, range).into_iter().map(|all| {
+    let carried = schemas.into_iter().map(|all| {
         let carried =
             projection::projected(&all, choice).map_err(|Misfit { column, problem }| JobError::Projection {
                 key: if matches!(choice, ColumnChoice::Keep(_)) { "keep" } else { "drop" },
@@ -278,7 +283,7 @@ fn candidates(job: &JobFile, source: &LoadedTable, range: &Range) -> Result<Vec<
 }
 
 /// The schemas that fit the target, each with the schema to read it in; what the first lacks when none does.
-fn those_that_fit(candidates: Vec<Candidate>, write: &Schema) -> Result<Vec<(Candidate, Schema)>, Misfit> {
+pub(super) fn those_that_fit(candidates: Vec<Candidate>, write: &Schema) -> Result<Vec<(Candidate, Schema)>, Misfit> {
     let mut fitting = Vec::with_capacity(candidates.len());
     let mut first = None;
     for candidate in candidates {
@@ -294,15 +299,15 @@ fn those_that_fit(candidates: Vec<Candidate>, write: &Schema) -> Result<Vec<(Can
 }
 
 /// How the source is read.
-struct Reading {
-    schemas: Candidate,
-    read_schema: SchemaRef,
+pub(super) struct Reading {
+    pub(super) schemas: Candidate,
+    pub(super) read_schema: SchemaRef,
     mirror_hash: String,
 }
 
 /// The first of the schemas under which the target's rows still are what the source shows; what is wrong with the first
 /// of all when none is.
-fn reading(
+pub(super) fn reading(
     job: &JobFile,
     source: &LoadedTable,
     fitting: Vec<(Candidate, Schema)>,
@@ -348,7 +353,7 @@ fn creation(
 }
 
 /// The key in the source's field ids and in the target's.
-fn key(
+pub(super) fn key(
     job: &JobFile,
     source: &LoadedTable,
     schemas: &Candidate,

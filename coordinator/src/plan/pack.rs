@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use iceferry_common::model::{FileDifference, Resolution, ScanTask, Side, Split, TaskId};
+use iceferry_common::model::{FileDifference, Resolution, ScanTask, Side, Split, TaskId, Work};
 
 use super::reach::Deletes;
 
@@ -153,7 +153,7 @@ pub(super) fn task(
             }
         }
     }
-    ScanTask { id, differences, deletes: files, resolution }
+    ScanTask { id, differences, deletes: files, resolution, work: Work::Stage }
 }
 
 #[cfg(test)]

@@ -34,6 +34,9 @@ impl From<&StagedFile> for wire::StagedFile {
         let content = match file.content {
             StagedContent::Data => wire::StagedContent::Data,
             StagedContent::EqualityDeletes => wire::StagedContent::EqualityDeletes,
+            StagedContent::Digest => wire::StagedContent::Digest,
+            StagedContent::RowHashes => wire::StagedContent::RowHashes,
+            StagedContent::ShownRows => wire::StagedContent::ShownRows,
         };
         Self {
             location: file.location.clone(),
@@ -53,6 +56,9 @@ impl TryFrom<wire::StagedFile> for StagedFile {
         let content = match wire::StagedContent::try_from(file.content) {
             Ok(wire::StagedContent::Data) => StagedContent::Data,
             Ok(wire::StagedContent::EqualityDeletes) => StagedContent::EqualityDeletes,
+            Ok(wire::StagedContent::Digest) => StagedContent::Digest,
+            Ok(wire::StagedContent::RowHashes) => StagedContent::RowHashes,
+            Ok(wire::StagedContent::ShownRows) => StagedContent::ShownRows,
             Ok(wire::StagedContent::Unspecified) => return Err(ConvertError::Missing { message, field: "content" }),
             Err(_) => return Err(ConvertError::UnknownValue { message, field: "content", value: file.content }),
         };
@@ -61,7 +67,10 @@ impl TryFrom<wire::StagedFile> for StagedFile {
             content,
             record_count: file.record_count,
             size_bytes: file.size_bytes,
-            data_file: required_text(file.data_file, message, "data_file")?,
+            data_file: match content.is_committed() {
+                true => required_text(file.data_file, message, "data_file")?,
+                false => file.data_file,
+            },
         })
     }
 }

@@ -140,6 +140,7 @@ fn task() -> ScanTask {
             delete("/d/2.avro", FileFormat::Avro, DeleteKind::Equality { field_ids: vec![1, 6] }),
         ],
         resolution: Resolution::CarryOver,
+        work: Work::Stage,
     }
 }
 
@@ -158,7 +159,13 @@ fn output() -> TaskOutput {
     TaskOutput {
         task: TaskId(3),
         attempt: Attempt(2),
-        files: vec![file("/t/1", StagedContent::Data), file("/t/2", StagedContent::EqualityDeletes)],
+        files: vec![
+            file("/t/1", StagedContent::Data),
+            file("/t/2", StagedContent::EqualityDeletes),
+            StagedFile { data_file: String::new(), ..file("/t/3", StagedContent::Digest) },
+            StagedFile { data_file: String::new(), ..file("/t/4", StagedContent::RowHashes) },
+            StagedFile { data_file: String::new(), ..file("/t/5", StagedContent::ShownRows) },
+        ],
         rows: rows(),
     }
 }
@@ -200,6 +207,8 @@ fn to_worker() -> Vec<ToWorker> {
         ..context()
     };
     let plain = ScanTask { resolution: Resolution::Keep, ..task() };
+    let digest = |bucket_bits| ScanTask { work: Work::Digest(DigestWork { key: vec![0, 3], bucket_bits }), ..task() };
+    let show = ShowWork { rows: vec![vec![], vec![7, 1 << 40], vec![0]] };
     let lease = |task| Lease { lease: LeaseId(9), epoch: EpochId(5), attempt: Attempt(1), task: Arc::new(task) };
     vec![
         ToWorker::Welcome(Welcome { coordinator: "c".into(), heartbeat_ms: 1, lease_timeout_ms: 30_000 }),
@@ -207,6 +216,9 @@ fn to_worker() -> Vec<ToWorker> {
         ToWorker::Context(Arc::new(append)),
         ToWorker::Lease(lease(task())),
         ToWorker::Lease(lease(plain)),
+        ToWorker::Lease(lease(digest(1))),
+        ToWorker::Lease(lease(digest(DigestWork::BUCKET_BITS_MAX))),
+        ToWorker::Lease(lease(ScanTask { work: Work::Show(show), ..task() })),
         ToWorker::Revoke(LeaseId(9)),
         ToWorker::Drain,
     ]

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use iceferry_common::fault::Class;
 use iceferry_common::model::{
     Attempt, Changelog, DuplicateKeys, EpochContext, Identity, MetadataColumn, Resolution, RowCounts, ScanTask, Side,
-    TargetMode, TaskOutput,
+    TargetMode, TaskOutput, Work,
 };
 use iceferry_common::storage::Storage;
 use tokio::runtime::Handle;
@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::shown::Shown;
 use super::{AttemptError, Counters, Runner};
 use crate::ChangeBatch;
+use crate::digest;
 use crate::read::{ReadError, ReadOptions, TaskReader};
 use crate::stage::{StageOptions, Stager};
 use crate::tag::{self, Pairing, Tagging};
@@ -93,6 +94,19 @@ impl PipelineRunner {
         cancel: &CancellationToken,
         runtime: Handle,
     ) -> Result<TaskOutput, AttemptError> {
+        let read_options = self.read_options(cancel);
+        match &task.work {
+            Work::Stage => {}
+            Work::Digest(work) => {
+                // An eighth of a slot is for hashes of rows that are not written yet.
+                let run_bytes = self.slot_memory_bytes / 8;
+                let of = (context.as_ref(), task, attempt);
+                return digest::digest(of, work, read_options, run_bytes, progress, runtime);
+            }
+            Work::Show(_) => {
+                return digest::show((context.as_ref(), task, attempt), read_options, progress, runtime);
+            }
+        }
         let failed = |error: &ReadError| AttemptError::new(error, Vec::new());
         let compared = compared(&context, task);
         let shown =
@@ -101,7 +115,7 @@ impl PipelineRunner {
         let reading = compared.as_ref().unwrap_or(&context);
         let key = key_columns(&context)?;
         let source = Storage::new(context.source.storage.clone());
-        let reader = TaskReader::open(reading, task, source, runtime.clone(), self.read_options(cancel));
+        let reader = TaskReader::open(reading, task, source, runtime.clone(), read_options);
         let plain_columns = RefCell::new(Vec::new());
         let reader =
             Counted { reader: reader.map_err(|error| failed(&error))?, progress, plain_columns: &plain_columns };

@@ -6,7 +6,9 @@ use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::{Int64Type, Schema as ArrowSchema, SchemaRef};
 use iceberg::arrow::schema_to_arrow_schema;
 use iceberg::spec::{Literal, NestedField, NestedFieldRef, PrimitiveType, Schema, Struct, StructType, Type};
-use iceferry_common::model::{Changelog, Constant, DataFile, MetadataColumn};
+use iceferry_common::model::{
+    Changelog, Constant, DataFile, DuplicateKeys, Identity, MetadataColumn, SnapshotId, SourceCommit,
+};
 
 use super::ReadError;
 use super::literal::{Repeated, one_row};
@@ -63,6 +65,20 @@ impl MetadataColumns {
         ];
         let schema = arrow_schema(given.collect())?;
         Ok(Self { schema, lineage: (lineage.clone(), arrow_schema(lineage)?), changelog: changelog.clone() })
+    }
+
+    /// Positions alone.
+    pub(super) fn positions() -> Result<Self, String> {
+        Self::of(&Changelog {
+            // Nothing of it is asked for.
+            commit: SourceCommit { snapshot_id: SnapshotId(0), sequence_number: 0, timestamp_ms: 0, change_ordinal: 0 },
+            metadata_columns: vec![MetadataColumn::Pos],
+            partition_type: StructType::new(Vec::new()),
+            identity: Identity::None,
+            duplicate_keys: DuplicateKeys::Pair,
+            compared_schema: None,
+            columns: Vec::new(),
+        })
     }
 
     /// The schema of columns with these behind them.

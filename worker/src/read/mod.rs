@@ -57,6 +57,9 @@ pub struct ReadOptions {
     pub fetch_bytes: u64,
     /// Bytes of the keys of equality deletes at most.
     pub equality_bytes: u64,
+    /// Gives behind all other columns each row's position in its file, as longs. Not for a changelog, which has metadata
+    /// columns of its own.
+    pub positions: bool,
     /// Stops the reader, also while it waits for storage.
     pub cancel: CancellationToken,
 }
@@ -68,6 +71,7 @@ impl Default for ReadOptions {
             batch_bytes: 8 * 1024 * 1024,
             fetch_bytes: 16 * 1024 * 1024,
             equality_bytes: 64 * 1024 * 1024,
+            positions: false,
             cancel: CancellationToken::new(),
         }
     }

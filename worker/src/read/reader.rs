@@ -8,7 +8,7 @@ use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
 use iceberg::arrow::schema_to_arrow_schema;
 use iceberg::spec::NestedFieldRef;
-use iceferry_common::model::{EpochContext, FileDifference, FileFormat, Resolution, ScanTask, Side};
+use iceferry_common::model::{EpochContext, FileDifference, FileFormat, Resolution, ScanTask, Side, Work};
 use iceferry_common::storage::Storage;
 use parquet::basic::Encoding;
 use parquet::file::metadata::ColumnChunkMetaData;
@@ -102,7 +102,11 @@ impl TaskReader {
         let fields = source.read_schema.as_struct().fields().to_vec();
         let all = Wanted { columns: Columns::All, fields, schema: Arc::new(schema) };
         let key = key_columns(context, task, &all)?;
-        let metadata = context.changelog.as_ref().map(MetadataColumns::of).transpose().map_err(refuse)?;
+        let metadata = match &context.changelog {
+            Some(changelog) => Some(MetadataColumns::of(changelog).map_err(refuse)?),
+            None if options.positions => Some(MetadataColumns::positions().map_err(refuse)?),
+            None => None,
+        };
         let ids = FallbackIds::of_table(&source.table, source.name_mapping.as_deref())?;
         let task = Arc::new(task.clone());
         let fetcher = Fetcher::new(storage, runtime, options.cancel.clone());
@@ -124,6 +128,11 @@ impl TaskReader {
             rows_read: 0,
             failed: false,
         })
+    }
+
+    /// The index of the file difference that the last batch is of.
+    pub fn difference(&self) -> Option<usize> {
+        self.current.as_ref().map(|reading| reading.step.difference)
     }
 
     /// Rows given so far, on either side.
@@ -190,7 +199,14 @@ impl TaskReader {
                 let side = self.deletes.side(&difference.file.location, side)?;
                 let (before, after) = if before { (Some(&side), None) } else { (None, Some(&side)) };
                 let marks = marks(before, after, task.deletes.len());
-                (Rows::without(side.positions), marks)
+                let rows = match &task.work {
+                    Work::Show(show) => {
+                        let shown = show.rows.get(step.difference).into_iter().flatten().copied();
+                        Rows::Only(shown.filter(|position| !side.positions.contains(*position)).collect())
+                    }
+                    Work::Stage | Work::Digest(_) => Rows::without(side.positions),
+                };
+                (rows, marks)
             }
             Change::Delete | Change::UpdateBefore => {
                 let (went, came, marks) = self.differing(difference)?;

@@ -62,7 +62,13 @@ fn context() -> Arc<EpochContext> {
 }
 
 fn lease(number: u64) -> Lease {
-    let task = ScanTask { id: TaskId(number), differences: vec![], deletes: vec![], resolution: Resolution::Keep };
+    let task = ScanTask {
+        id: TaskId(number),
+        differences: vec![],
+        deletes: vec![],
+        resolution: Resolution::Keep,
+        work: Work::Stage,
+    };
     Lease { lease: LeaseId(number), epoch: EpochId(3), attempt: Attempt(0), task: Arc::new(task) }
 }
 

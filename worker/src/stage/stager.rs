@@ -236,7 +236,7 @@ impl Stager {
     fn kind(&mut self, content: StagedContent) -> Result<&mut Kind, StageError> {
         match content {
             StagedContent::Data => Ok(&mut self.data),
-            StagedContent::EqualityDeletes => {
+            _ => {
                 let table = &self.context.target.table;
                 self.deletes.as_mut().ok_or_else(|| StageError::NoKey { table: table.clone() })
             }

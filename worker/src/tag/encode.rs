@@ -14,26 +14,26 @@ use arrow::error::ArrowError;
 use arrow::row::{RowConverter, Rows, SortField};
 
 /// Encodes rows of one schema.
-pub(super) struct RowEncoder {
+pub(crate) struct RowEncoder {
     types: Vec<DataType>,
     converter: RowConverter,
 }
 
 impl RowEncoder {
     /// An encoder for the columns' types.
-    pub(super) fn new(columns: &[ArrayRef]) -> Result<Self, ArrowError> {
+    pub(crate) fn new(columns: &[ArrayRef]) -> Result<Self, ArrowError> {
         let types: Vec<DataType> = columns.iter().map(|column| column.data_type().clone()).collect();
         let fields = types.iter().map(|data_type| SortField::new(without_maps(data_type))).collect();
         Ok(Self { types, converter: RowConverter::new(fields)? })
     }
 
     /// Encoded rows of nothing, to be appended to.
-    pub(super) fn empty(&self) -> Rows {
+    pub(crate) fn empty(&self) -> Rows {
         self.converter.empty_rows(0, 0)
     }
 
     /// Encodes columns of the same types behind `rows`.
-    pub(super) fn append(&self, rows: &mut Rows, columns: &[ArrayRef]) -> Result<(), ArrowError> {
+    pub(crate) fn append(&self, rows: &mut Rows, columns: &[ArrayRef]) -> Result<(), ArrowError> {
         let differs = columns.len() != self.types.len()
             || columns.iter().zip(&self.types).any(|(column, data_type)| column.data_type() != data_type);
         if differs {

@@ -11,7 +11,7 @@
 //!
 //! `encode` makes rows comparable, `held` is the multiset of DELETE rows, `pairs` tells updates.
 
-mod encode;
+pub(crate) mod encode;
 mod held;
 mod pairs;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use iceferry_common::fault::Classified;
 use iceferry_common::model::{
-    DataFile, FileDifference, FileFormat, Resolution, RowCounts, Side, StagedContent, StagedFile,
+    DataFile, FileDifference, FileFormat, Resolution, RowCounts, Side, StagedContent, StagedFile, Work,
 };
 use proptest::prelude::*;
 
@@ -37,7 +37,13 @@ fn scan(id: u64) -> ScanTask {
         partition: Vec::new(),
     };
     let difference = FileDifference { file, split: None, before: Side::Absent, after: Side::Present(vec![]) };
-    ScanTask { id: TaskId(id), differences: vec![difference], deletes: vec![], resolution: Resolution::Keep }
+    ScanTask {
+        id: TaskId(id),
+        differences: vec![difference],
+        deletes: vec![],
+        resolution: Resolution::Keep,
+        work: Work::Stage,
+    }
 }
 
 fn staged(task: u64, attempt: u32) -> String {
