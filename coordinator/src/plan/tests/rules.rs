@@ -359,7 +359,7 @@ async fn identity_partitions_become_constants_in_the_read_schemas_types() {
 async fn what_cannot_be_read_is_refused_by_name() {
     for (format, is_encrypted, word) in [
         (DataFileFormat::Orc, false, "ORC"),
-        (DataFileFormat::Avro, false, "Avro"),
+        (DataFileFormat::Puffin, false, "Puffin"),
         (DataFileFormat::Parquet, true, "encrypted"),
     ] {
         let mut table = Table::new(2);
@@ -374,6 +374,22 @@ async fn what_cannot_be_read_is_refused_by_name() {
         let fine = file(&mut table, 0, None, &[row(2, 0, 0)]);
         let s2 = add(&mut table, &[&fine]).await;
         table.check(Some(s1), s2).await;
+    }
+}
+
+#[tokio::test]
+async fn a_large_avro_file_is_read_whole_and_a_large_parquet_file_in_parts() {
+    let mut table = Table::new(2);
+    let rows: Vec<Row> = (0..40).map(|id| row(id, 0, id)).collect();
+    for (format, is_cut) in [(DataFileFormat::Parquet, true), (DataFileFormat::Avro, false)] {
+        let mut large = table.file(0, None, rows.clone());
+        large.format = format;
+        let large = Arc::new(large);
+        let s1 = add(&mut table, &[&large]).await;
+        let (tasks, _) = table.check(None, s1).await;
+        let parts = differences(&tasks).into_iter().filter(|difference| difference.file.location == large.path);
+        let parts: Vec<bool> = parts.map(|difference| difference.split.is_some()).collect();
+        assert_eq!((parts.len() > 1, parts[0]), (is_cut, is_cut), "{format}");
     }
 }
 
