@@ -11,7 +11,7 @@ use iceferry_common::model::{Constant, FileFormat};
 
 use super::bounds::{self, ColumnBounds, PathRange};
 use super::error::FileProblem;
-use super::partition::{self, Partition, Promotions};
+use super::partition::{self, Columns, Partition, Promotions};
 
 /// Field id of `file_path` in position delete files; fixed by the specification.
 const DELETE_FILE_PATH_ID: i32 = 2_147_483_546;
@@ -79,17 +79,17 @@ pub(super) struct Decoding {
     unpartitioned: HashMap<i32, bool>,
     /// Columns outside lists, maps and structs.
     top_level: HashSet<i32>,
-    read_schema: Arc<Schema>,
+    columns: Columns,
     partition_type: Option<StructType>,
     promotions: Promotions,
 }
 
 impl Decoding {
-    pub(super) fn new(table: &TableMetadata, read_schema: Arc<Schema>, partition_type: Option<StructType>) -> Self {
+    pub(super) fn new(table: &TableMetadata, read_schema: &Schema, partition_type: Option<StructType>) -> Self {
         Self {
             unpartitioned: table.partition_specs_iter().map(|spec| (spec.spec_id(), spec.is_unpartitioned())).collect(),
             top_level: bounds::top_level(table.schemas_iter()),
-            read_schema,
+            columns: Columns::of(table, read_schema),
             partition_type,
             promotions: Promotions::of(table),
         }
@@ -138,7 +138,7 @@ impl Decoding {
             record_count: file.record_count(),
             split_offsets: file.split_offsets().unwrap_or_default().into(),
             bounds: bounds::of_file(file, columns),
-            constants: partition::constants(spec, file.partition(), &self.read_schema),
+            constants: partition::constants(spec, file.partition(), &self.columns),
             partition_values: match &self.partition_type {
                 Some(partition_type) => partition::values(spec, file.partition(), partition_type),
                 None => Ok(Vec::new()),

@@ -2,10 +2,11 @@
 //! the constants that identity partitions give to their columns.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use iceberg::spec::{
-    FieldSummary, Literal, PartitionSpec, PrimitiveLiteral, PrimitiveType, Schema, Struct, StructType, TableMetadata,
-    Transform, Type,
+    FieldSummary, Literal, NestedFieldRef, PartitionSpec, PrimitiveLiteral, PrimitiveType, Schema, Struct, StructType,
+    TableMetadata, Transform, Type,
 };
 use iceferry_common::model::Constant;
 
@@ -183,15 +184,41 @@ pub(super) fn values(
     Ok(values)
 }
 
-/// The constants that the identity partitions of a file give to columns of the read schema, in the read schema's types.
-/// The tuple's literals have the types of the time of writing; the error names the column that cannot be widened.
-pub(super) fn constants(spec: &PartitionSpec, tuple: &Struct, read_schema: &Schema) -> Result<Vec<Constant>, String> {
+/// The columns that constants are given in the types of, by id.
+#[derive(Debug)]
+pub(super) struct Columns(HashMap<i32, NestedFieldRef>);
+
+impl Columns {
+    /// Those of the read schema, and of all other columns that a table has or had the newest definition: equality deletes
+    /// may be keyed on columns that are not read.
+    pub(super) fn of(table: &TableMetadata, read_schema: &Schema) -> Self {
+        let mut schemas: Vec<&Schema> = table.schemas_iter().map(AsRef::as_ref).collect();
+        schemas.sort_by_key(|schema| (schema.schema_id() == table.current_schema_id(), schema.schema_id()));
+        schemas.push(read_schema);
+        let mut columns = HashMap::new();
+        schemas.into_iter().for_each(|schema| add_columns(schema.as_struct(), &mut columns));
+        Self(columns)
+    }
+}
+
+fn add_columns(fields: &StructType, columns: &mut HashMap<i32, NestedFieldRef>) {
+    for field in fields.fields() {
+        columns.insert(field.id, Arc::clone(field));
+        if let Type::Struct(inner) = field.field_type.as_ref() {
+            add_columns(inner, columns);
+        }
+    }
+}
+
+/// The constants that the identity partitions of a file give to columns. The tuple's literals have the types of the time of
+/// writing; the error names the column that cannot be widened.
+pub(super) fn constants(spec: &PartitionSpec, tuple: &Struct, columns: &Columns) -> Result<Vec<Constant>, String> {
     let mut constants = Vec::new();
     for (field, value) in spec.fields().iter().zip(tuple.iter()) {
         if field.transform != Transform::Identity {
             continue;
         }
-        let Some(column) = read_schema.field_by_id(field.source_id) else { continue };
+        let Some(column) = columns.0.get(&field.source_id) else { continue };
         let value = match value {
             None => None,
             Some(Literal::Primitive(literal)) => Some(widened(literal, &column.field_type).ok_or_else(|| {
@@ -248,14 +275,18 @@ fn shortest(value: i128) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use iceberg::spec::NestedField;
 
     use super::*;
 
     fn schema(of: PrimitiveType) -> Schema {
         Schema::builder().with_fields([Arc::new(NestedField::optional(1, "c", Type::Primitive(of)))]).build().unwrap()
+    }
+
+    fn columns(schema: &Schema) -> Columns {
+        let mut columns = HashMap::new();
+        add_columns(schema.as_struct(), &mut columns);
+        Columns(columns)
     }
 
     fn identity(schema: &Schema) -> PartitionSpec {
@@ -283,7 +314,7 @@ mod tests {
         for (written, value, read, bytes) in cases {
             let spec = identity(&schema(written.clone()));
             let tuple = Struct::from_iter([Some(value)]);
-            let constants = constants(&spec, &tuple, &schema(read.clone()));
+            let constants = constants(&spec, &tuple, &columns(&schema(read.clone())));
             match bytes {
                 Some(bytes) => {
                     assert_eq!(constants, Ok(vec![Constant { field_id: 1, value: Some(bytes) }]), "{written} {read}");
@@ -293,7 +324,10 @@ mod tests {
         }
         let spec = identity(&schema(T::Int));
         let null = Struct::from_iter([None]);
-        assert_eq!(constants(&spec, &null, &schema(T::Long)), Ok(vec![Constant { field_id: 1, value: None }]));
+        assert_eq!(
+            constants(&spec, &null, &columns(&schema(T::Long))),
+            Ok(vec![Constant { field_id: 1, value: None }])
+        );
     }
 
     #[test]

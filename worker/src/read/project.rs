@@ -17,6 +17,8 @@ use super::literal::{Repeated, one_row};
 /// Field ids from here on are not of a table's columns but of what the specification adds to them.
 const FIRST_RESERVED_ID: i32 = i32::MAX - 200;
 
+const MICROS_PER_DAY: i64 = 86_400 * 1_000_000;
+
 /// What to do about a required column that neither the file nor a default gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IfMissing {
@@ -209,8 +211,15 @@ impl<'a> Projection<'a> {
     }
 }
 
-/// A value of a partition as metadata holds it.
+/// A value of a partition as metadata holds it, in the type of its column or in one that it was promoted from.
 pub(super) fn constant_value(bytes: &[u8], primitive: &PrimitiveType) -> Result<Literal, String> {
+    if let (Ok(days), PrimitiveType::Timestamp | PrimitiveType::TimestampNs) = (bytes.try_into(), primitive) {
+        let per_day = if *primitive == PrimitiveType::Timestamp { MICROS_PER_DAY } else { MICROS_PER_DAY * 1_000 };
+        let midnight = i64::from(i32::from_le_bytes(days)).checked_mul(per_day);
+        return midnight
+            .map(Literal::long)
+            .ok_or_else(|| format!("its partition value is too far from 1970 for {primitive}"));
+    }
     // The crate slices without looking at the length.
     let fits = match primitive {
         PrimitiveType::Boolean => bytes.len() == 1,

@@ -7,6 +7,7 @@ mod damage;
 mod deletes;
 mod evolution;
 mod files;
+mod many_deletes;
 mod metadata;
 mod property;
 mod types;
