@@ -585,3 +585,56 @@ fn nested_keys_delete_rows_of_avro_and_parquet_files_alike() {
         }
     }
 }
+
+#[test]
+fn a_file_that_iceberg_java_wrote_is_understood() {
+    // Written by Iceberg 1.10 in Spark, row by row from id alone.
+    let lab = Lab::new();
+    let bytes = include_bytes!("data/iceberg_java.avro");
+    let file = DataFile { format: FileFormat::Avro, ..lab.data_file("f", bytes, 15) };
+    let nested = |id, name: &str, of| -> NestedFieldRef { NestedField::optional(id, name, of).into() };
+    let decimal = |precision, scale| PrimitiveType::Decimal { precision, scale };
+    let pair = struct_of([optional(17, "a", PrimitiveType::Int), optional(18, "b", PrimitiveType::String)]);
+    let deep = struct_of([optional(25, "z", decimal(20, 3))]);
+    let map = |id, key, value| {
+        let key = NestedField::map_key_element(id, Type::Primitive(key));
+        Type::Map(MapType::new(
+            key.into(),
+            NestedField::map_value_element(id + 1, Type::Primitive(value), false).into(),
+        ))
+    };
+    let schema = schema([
+        optional(1, "id", PrimitiveType::Long),
+        optional(2, "i", PrimitiveType::Long),
+        optional(3, "f", PrimitiveType::Double),
+        optional(5, "s", PrimitiveType::String),
+        optional(6, "b", PrimitiveType::Binary),
+        optional(7, "dec", decimal(14, 2)),
+        optional(8, "dt", PrimitiveType::Date),
+        optional(9, "ts", PrimitiveType::Timestamptz),
+        optional(10, "tsn", PrimitiveType::Timestamp),
+        optional(11, "ok", PrimitiveType::Boolean),
+        nested(12, "arr", Type::List(ListType::new(NestedField::list_element(16, pair, false).into()))),
+        nested(13, "m", map(19, PrimitiveType::String, PrimitiveType::Long)),
+        nested(14, "mi", map(21, PrimitiveType::Int, PrimitiveType::String)),
+        nested(15, "st", struct_of([nested(24, "y", deep), optional(23, "x", PrimitiveType::Int)])),
+    ]);
+    let rows = lab.rows_of(&schema, file).unwrap();
+    let same = "1969-12-31T23:59:59.999999";
+    let expected = [
+        format!(
+            "0|0|0.0|n0|6230|0.00|1969-12-25|1969-12-31T23:59:55Z|{same}|true|[{{a: 1, b: x}}, {{a: null, b: 0}}]|\
+             {{k: 0}}|{{0: v}}|{{y: {{z: 0.000}}, x: 1}}"
+        ),
+        format!(
+            "7|7|3.5|n7|6237|1.75|1970-01-01|1970-01-01T00:00:02.000007Z|{same}|false|[{{a: 1, b: x}}, \
+             {{a: null, b: 7}}]|{{k: 7}}|{{7: v}}|{{y: {{z: 7.000}}, x: 1}}"
+        ),
+        format!(
+            "14|14|7.0|n14|623134|3.50|1970-01-08|1970-01-01T00:00:09.000014Z|{same}|true|[{{a: 1, b: x}}, \
+             {{a: null, b: 14}}]|{{k: 14}}|{{14: v}}|{{y: {{z: 14.000}}, x: 1}}"
+        ),
+    ];
+    assert_eq!(rows.len(), 15);
+    assert_eq!([&rows[0], &rows[7], &rows[14]], [&expected[0], &expected[1], &expected[2]]);
+}
