@@ -49,6 +49,8 @@ pub(super) struct DeleteEntry {
     pub(super) size_bytes: u64,
     pub(super) record_count: u64,
     pub(super) scope: Scope,
+    /// Why its rows cannot be compared with those of data files, if so. It counts only when the file reaches one.
+    pub(super) problem: Option<String>,
 }
 
 /// Which rows a delete file may name.
@@ -168,6 +170,7 @@ impl Decoding {
         let file = entry.data_file();
         let corrupt = |problem: &str| FileProblem::corrupt(file.file_path(), problem);
         let format = format(file.file_format());
+        let mut problem = None;
         let scope = match (file.content_type(), format) {
             (DataContentType::Data, _) => return Err(corrupt("a delete manifest lists it as a data file")),
             (DataContentType::EqualityDeletes, FileFormat::Puffin) => {
@@ -178,6 +181,7 @@ impl Decoding {
                 if field_ids.is_empty() {
                     return Err(corrupt("the manifest does not say by which columns it deletes"));
                 }
+                problem = field_ids.iter().find_map(|id| self.columns.key_problem(*id));
                 let bounds = bounds::of_file(file, &self.comparable(&field_ids));
                 Scope::Equality { field_ids, is_global: is_unpartitioned, bounds }
             }
@@ -212,6 +216,7 @@ impl Decoding {
             size_bytes: file.file_size_in_bytes(),
             record_count: file.record_count(),
             scope,
+            problem,
         })
     }
 }

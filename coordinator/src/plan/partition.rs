@@ -199,6 +199,15 @@ impl Columns {
         schemas.into_iter().for_each(|schema| add_columns(schema.as_struct(), &mut columns));
         Self(columns)
     }
+
+    /// Why equality deletes cannot be keyed on a field; `None` when they can.
+    pub(super) fn key_problem(&self, field_id: i32) -> Option<String> {
+        match self.0.get(&field_id) {
+            Some(field) if field.field_type.is_primitive() => None,
+            Some(field) => Some(format!("it deletes by column {:?}, which is nested", field.name)),
+            None => Some(format!("it deletes by field {field_id}, which is in a list or map or in no schema")),
+        }
+    }
 }
 
 fn add_columns(fields: &StructType, columns: &mut HashMap<i32, NestedFieldRef>) {

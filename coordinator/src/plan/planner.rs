@@ -329,6 +329,10 @@ fn readable(entry: &DataEntry) -> Result<Vec<Constant>, FileProblem> {
 }
 
 fn deletes_readable(delete: &DeleteEntry) -> Result<(), FileProblem> {
+    if let Some(problem) = &delete.problem {
+        let problem = format!("{problem}; compact the table's deletes");
+        return Err(FileProblem::refused(&delete.location, problem));
+    }
     if delete.format == FileFormat::Orc {
         let problem = "ORC delete files are not supported; rewrite the data files that it reaches";
         return Err(FileProblem::refused(&delete.location, problem));

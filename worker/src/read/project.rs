@@ -139,7 +139,7 @@ impl<'a> Projection<'a> {
                 let children = self.children(wanted.fields(), fields, file_children, true, path, if_missing)?;
                 if children.iter().all(|child| child.index.is_none()) {
                     // Which rows have the struct is only to be seen from a column inside of it.
-                    self.leaves[file.leaves.start] = true;
+                    want_presence(file, &mut self.leaves);
                 }
                 Ok(Node::Struct { fields: fields.clone(), children })
             }
@@ -208,6 +208,29 @@ impl<'a> Projection<'a> {
             return Err(refuse("the column is required, and neither the file nor a default has it".to_owned()));
         }
         one_row(value.as_ref(), &field.field_type, arrow).map(Repeated::new).map_err(refuse)
+    }
+}
+
+/// Wants the least of a field that tells where it is null.
+fn want_presence(field: &FileField, leaves: &mut [bool]) {
+    let effort = |field: &&FileField| match &field.shape {
+        Shape::Leaf { .. } => 0,
+        Shape::Struct(_) => 1,
+        Shape::List(_) => 2,
+        Shape::Map(..) => 3,
+    };
+    match &field.shape {
+        Shape::Leaf { .. } => leaves[field.leaves.start] = true,
+        Shape::Struct(fields) => match fields.iter().min_by_key(effort) {
+            Some(field) => want_presence(field, leaves),
+            None => leaves[field.leaves.start] = true,
+        },
+        Shape::List(element) => want_presence(element, leaves),
+        // Neither key nor value is decoded without the other.
+        Shape::Map(key, value) => {
+            want_presence(key, leaves);
+            want_presence(value, leaves);
+        }
     }
 }
 

@@ -410,6 +410,22 @@ async fn an_orc_delete_file_is_refused_only_where_it_reaches() {
 }
 
 #[tokio::test]
+async fn an_equality_delete_by_a_field_that_cannot_be_a_key_is_refused_only_where_it_reaches() {
+    let mut table = Table::new(2);
+    let only = file(&mut table, 0, None, &[row(1, 0, 0)]);
+    let s1 = add(&mut table, &[&only]).await;
+    let kind = Kind::Equality { ids: vec![99], keys: vec![vec![Some(1)]], has_bounds: false };
+    let odd = of_kind(&table, "odd", 0, None, kind);
+    let s2 = delete(&mut table, &[&odd]).await;
+    let error = table.plan(Some(s1), s2).await.unwrap_err();
+    assert_eq!(error.class(), Class::Refused);
+    assert!(error.to_string().contains("odd") && error.to_string().contains("field 99"), "{error}");
+    let later = file(&mut table, 0, None, &[row(1, 0, 0)]);
+    let s3 = add(&mut table, &[&later]).await;
+    assert_eq!(table.plan(Some(s2), s3).await.unwrap().0.len(), 1);
+}
+
+#[tokio::test]
 async fn a_missing_manifest_or_list_is_named_with_its_snapshot() {
     let mut table = Table::new(2);
     let only = file(&mut table, 0, None, &[row(1, 0, 0)]);

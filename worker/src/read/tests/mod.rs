@@ -9,6 +9,7 @@ mod evolution;
 mod files;
 mod many_deletes;
 mod metadata;
+mod nested;
 mod property;
 mod types;
 
