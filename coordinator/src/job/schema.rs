@@ -111,29 +111,44 @@ fn fit_type<'a>(source: &'a Type, target: &'a Type, path: &mut Vec<&'a str>) -> 
     }
 }
 
-/// Every top-level field that any schema of the table has or had, in its newest definition. Delete files may be keyed on
-/// columns that were dropped since.
+/// Every field, at top level and inside of structs, that any schema of the table has or had, in its newest definition. Delete
+/// files may be keyed on columns that were dropped since.
 ///
 /// # Errors
 /// When the table's schemas contradict each other.
 pub(super) fn equality_schema(source: &TableMetadata) -> Result<Schema, Misfit> {
     let mut schemas: Vec<_> = source.schemas_iter().collect();
     schemas.sort_by_key(|schema| (schema.schema_id() == source.current_schema_id(), schema.schema_id()));
-    let mut newest: BTreeMap<i32, NestedFieldRef> = BTreeMap::new();
-    for schema in schemas {
-        newest.extend(schema.as_struct().fields().iter().map(|field| (field.id, Arc::clone(field))));
+    let history: Vec<&StructType> = schemas.iter().map(|schema| schema.as_struct()).collect();
+    build(source.current_schema_id(), newest_fields(&history))
+}
+
+/// The fields of a struct that has become what is last in its history.
+fn newest_fields(history: &[&StructType]) -> Vec<NestedFieldRef> {
+    let mut by_id: BTreeMap<i32, Vec<&NestedFieldRef>> = BTreeMap::new();
+    for field in history.iter().flat_map(|fields| fields.fields()) {
+        by_id.entry(field.id).or_default().push(field);
     }
     // A name may have been dropped and given again: only ids are used, but a schema wants its names apart.
     let mut names = HashSet::new();
-    let fields = newest.into_values().map(|field| {
-        if names.insert(field.name.clone()) {
-            return field;
+    let newest = |definitions: Vec<&NestedFieldRef>| {
+        let mut field = NestedField::clone(definitions.last()?);
+        if field.field_type.is_struct() {
+            let structs: Vec<&StructType> = definitions
+                .iter()
+                .filter_map(|definition| match definition.field_type.as_ref() {
+                    Type::Struct(fields) => Some(fields),
+                    _ => None,
+                })
+                .collect();
+            field.field_type = Box::new(Type::Struct(StructType::new(newest_fields(&structs))));
         }
-        let mut renamed = NestedField::clone(&field);
-        renamed.name = format!("{}@{}", field.name, field.id);
-        Arc::new(renamed)
-    });
-    build(source.current_schema_id(), fields.collect())
+        if !names.insert(field.name.clone()) {
+            field.name = format!("{}@{}", field.name, field.id);
+        }
+        Some(Arc::new(field))
+    };
+    by_id.into_values().filter_map(newest).collect()
 }
 
 /// The schema of a target that is made: the source's, ids, docs, required flags and identifier fields alike.
@@ -303,6 +318,36 @@ mod tests {
             let misfit = read_schema(&schema(source), &schema(target)).unwrap_err();
             assert_eq!(misfit.column, column);
             assert!(misfit.problem.contains(problem), "{misfit:?}");
+        }
+    }
+
+    #[test]
+    fn fields_that_were_dropped_are_still_known_to_equality_deletes() {
+        let nested =
+            |id, name: &str, fields| Arc::new(NestedField::new(id, name, Type::Struct(StructType::new(fields)), false));
+        let int = |id, name| primitive(id, name, false, PrimitiveType::Int);
+        let oldest = schema(vec![
+            int(1, "id"),
+            int(2, "v"),
+            nested(3, "s", vec![int(4, "x"), nested(5, "t", vec![int(6, "deep")])]),
+        ]);
+        let newest = schema(vec![
+            primitive(1, "id", true, PrimitiveType::Long),
+            int(7, "v"),
+            nested(3, "renamed", vec![int(8, "x")]),
+        ]);
+        let fields = newest_fields(&[oldest.as_struct(), newest.as_struct()]);
+        let all = build(0, fields).unwrap();
+        for (id, name, of) in [
+            (1, "id", PrimitiveType::Long),
+            (2, "v", PrimitiveType::Int),
+            (7, "v@7", PrimitiveType::Int),
+            (4, "renamed.x", PrimitiveType::Int),
+            (6, "renamed.t.deep", PrimitiveType::Int),
+            (8, "renamed.x@8", PrimitiveType::Int),
+        ] {
+            assert_eq!(all.name_by_field_id(id), Some(name));
+            assert_eq!(*all.field_by_id(id).unwrap().field_type, Type::Primitive(of), "{name}");
         }
     }
 

@@ -59,8 +59,7 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
     let data = manifests::compare(data_before, data_after).map_err(of_table)?;
     let delete_manifests = manifests::compare(deletes_before, deletes_after).map_err(of_table)?;
 
-    let decoding =
-        Arc::new(Decoding::new(&request.metadata, Arc::clone(&request.read_schema), request.partition_type.clone()));
+    let decoding = Arc::new(Decoding::new(&request.metadata, &request.read_schema, request.partition_type.clone()));
     let deletes = read_deletes(&reader, &decoding, &data, delete_manifests, summary).await?;
     let group_columns = group_columns(request, &decoding);
     let mut columns = decoding.comparable(&deletes.equality_columns().into_iter().collect::<Vec<_>>());

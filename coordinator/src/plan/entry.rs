@@ -1,6 +1,6 @@
 //! Manifest entries, cut down to what planning needs. What they inherit from their manifest is filled in here.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use iceberg::spec::{
@@ -11,7 +11,7 @@ use iceferry_common::model::{Constant, FileFormat};
 
 use super::bounds::{self, ColumnBounds, PathRange};
 use super::error::FileProblem;
-use super::partition::{self, Partition};
+use super::partition::{self, Columns, Partition, Promotions};
 
 /// Field id of `file_path` in position delete files; fixed by the specification.
 const DELETE_FILE_PATH_ID: i32 = 2_147_483_546;
@@ -49,6 +49,8 @@ pub(super) struct DeleteEntry {
     pub(super) size_bytes: u64,
     pub(super) record_count: u64,
     pub(super) scope: Scope,
+    /// Why its rows cannot be compared with those of data files, if so. It counts only when the file reaches one.
+    pub(super) problem: Option<String>,
 }
 
 /// Which rows a delete file may name.
@@ -78,18 +80,20 @@ pub(super) struct Decoding {
     /// Partition specs by id that count as unpartitioned.
     unpartitioned: HashMap<i32, bool>,
     /// Columns outside lists, maps and structs.
-    top_level: std::collections::HashSet<i32>,
-    read_schema: Arc<Schema>,
+    top_level: HashSet<i32>,
+    columns: Columns,
     partition_type: Option<StructType>,
+    promotions: Promotions,
 }
 
 impl Decoding {
-    pub(super) fn new(table: &TableMetadata, read_schema: Arc<Schema>, partition_type: Option<StructType>) -> Self {
+    pub(super) fn new(table: &TableMetadata, read_schema: &Schema, partition_type: Option<StructType>) -> Self {
         Self {
             unpartitioned: table.partition_specs_iter().map(|spec| (spec.spec_id(), spec.is_unpartitioned())).collect(),
             top_level: bounds::top_level(table.schemas_iter()),
-            read_schema,
+            columns: Columns::of(table, read_schema),
             partition_type,
+            promotions: Promotions::of(table),
         }
     }
 
@@ -106,7 +110,7 @@ impl Decoding {
         columns: &[i32],
     ) -> Result<Vec<DataEntry>, FileProblem> {
         let spec = manifest.metadata().partition_spec();
-        let mut partitions = Partitions::default();
+        let mut partitions = Partitions::new(self.promotions.of_spec(of.partition_spec_id));
         let mut row_ids = RowIds::new(of);
         let entry = |entry| self.data_entry(of, spec, entry, columns, &mut partitions, &mut row_ids);
         live(manifest).map(entry).collect()
@@ -118,7 +122,7 @@ impl Decoding {
         spec: &PartitionSpec,
         entry: &ManifestEntry,
         columns: &[i32],
-        partitions: &mut Partitions,
+        partitions: &mut Partitions<'_>,
         row_ids: &mut RowIds,
     ) -> Result<DataEntry, FileProblem> {
         let file = entry.data_file();
@@ -136,7 +140,7 @@ impl Decoding {
             record_count: file.record_count(),
             split_offsets: file.split_offsets().unwrap_or_default().into(),
             bounds: bounds::of_file(file, columns),
-            constants: partition::constants(spec, file.partition(), &self.read_schema),
+            constants: partition::constants(spec, file.partition(), &self.columns),
             partition_values: match &self.partition_type {
                 Some(partition_type) => partition::values(spec, file.partition(), partition_type),
                 None => Ok(Vec::new()),
@@ -147,7 +151,7 @@ impl Decoding {
 
     /// The live delete files of a manifest.
     pub(super) fn deletes(&self, of: &ManifestFile, manifest: &Manifest) -> Result<Vec<DeleteEntry>, FileProblem> {
-        let mut partitions = Partitions::default();
+        let mut partitions = Partitions::new(self.promotions.of_spec(of.partition_spec_id));
         let is_unpartitioned = self
             .unpartitioned
             .get(&of.partition_spec_id)
@@ -161,11 +165,12 @@ impl Decoding {
         of: &ManifestFile,
         is_unpartitioned: bool,
         entry: &ManifestEntry,
-        partitions: &mut Partitions,
+        partitions: &mut Partitions<'_>,
     ) -> Result<DeleteEntry, FileProblem> {
         let file = entry.data_file();
         let corrupt = |problem: &str| FileProblem::corrupt(file.file_path(), problem);
         let format = format(file.file_format());
+        let mut problem = None;
         let scope = match (file.content_type(), format) {
             (DataContentType::Data, _) => return Err(corrupt("a delete manifest lists it as a data file")),
             (DataContentType::EqualityDeletes, FileFormat::Puffin) => {
@@ -176,6 +181,7 @@ impl Decoding {
                 if field_ids.is_empty() {
                     return Err(corrupt("the manifest does not say by which columns it deletes"));
                 }
+                problem = field_ids.iter().find_map(|id| self.columns.key_problem(*id));
                 let bounds = bounds::of_file(file, &self.comparable(&field_ids));
                 Scope::Equality { field_ids, is_global: is_unpartitioned, bounds }
             }
@@ -210,6 +216,7 @@ impl Decoding {
             size_bytes: file.file_size_in_bytes(),
             record_count: file.record_count(),
             scope,
+            problem,
         })
     }
 }
@@ -237,17 +244,23 @@ impl RowIds {
 }
 
 /// Partitions of one manifest, each kept once: a manifest has few of them and many files.
-#[derive(Default)]
-struct Partitions(std::collections::HashSet<Arc<Partition>>);
+struct Partitions<'a> {
+    known: HashSet<Arc<Partition>>,
+    promoted: &'a [Option<i64>],
+}
 
-impl Partitions {
+impl<'a> Partitions<'a> {
+    fn new(promoted: &'a [Option<i64>]) -> Self {
+        Self { known: HashSet::new(), promoted }
+    }
+
     fn intern(&mut self, spec_id: i32, tuple: &iceberg::spec::Struct) -> Arc<Partition> {
-        let partition = Partition::new(spec_id, tuple);
-        if let Some(known) = self.0.get(&partition) {
+        let partition = Partition::new(spec_id, tuple, self.promoted);
+        if let Some(known) = self.known.get(&partition) {
             return Arc::clone(known);
         }
         let partition = Arc::new(partition);
-        self.0.insert(Arc::clone(&partition));
+        self.known.insert(Arc::clone(&partition));
         partition
     }
 }

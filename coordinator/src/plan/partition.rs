@@ -1,8 +1,12 @@
 //! Partition values: equality across the types that a partition field can go through, the summaries of a manifest, and
 //! the constants that identity partitions give to their columns.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use iceberg::spec::{
-    FieldSummary, Literal, PartitionSpec, PrimitiveLiteral, PrimitiveType, Schema, Struct, StructType, Transform, Type,
+    FieldSummary, Literal, NestedFieldRef, PartitionSpec, PrimitiveLiteral, PrimitiveType, Schema, Struct, StructType,
+    TableMetadata, Transform, Type,
 };
 use iceferry_common::model::Constant;
 
@@ -13,6 +17,12 @@ pub(super) enum Value {
     Null,
     Boolean(bool),
     Integer(i64),
+    /// A moment of a column that held dates before.
+    Moment {
+        at: i128,
+        /// What a day has of its units.
+        per_day: i64,
+    },
     /// The bits of the double; every NaN is one value.
     Double(u64),
     Bytes(Vec<u8>),
@@ -27,9 +37,47 @@ pub(super) struct Partition {
     pub(super) values: Box<[Value]>,
 }
 
+/// Partition fields whose columns held dates and hold timestamps now (spec, schema evolution): a date and the timestamp of
+/// its midnight are one value of them.
+#[derive(Debug, Default)]
+pub(super) struct Promotions(HashMap<i32, Box<[Option<i64>]>>);
+
+impl Promotions {
+    /// Those of all specs of a table.
+    pub(super) fn of(table: &TableMetadata) -> Self {
+        let per_day = |source_id: i32| {
+            let types = table.schemas_iter().filter_map(|schema| schema.field_by_id(source_id));
+            let types: Vec<&PrimitiveType> = types.filter_map(|field| field.field_type.as_primitive_type()).collect();
+            let was_date = types.contains(&&PrimitiveType::Date);
+            types.into_iter().find_map(units_per_day).filter(|_| was_date)
+        };
+        let of_spec = |spec: &PartitionSpec| -> Box<[Option<i64>]> {
+            let identity = |transform| transform == Transform::Identity;
+            spec.fields().iter().map(|field| per_day(field.source_id).filter(|_| identity(field.transform))).collect()
+        };
+        Self(table.partition_specs_iter().map(|spec| (spec.spec_id(), of_spec(spec))).collect())
+    }
+
+    /// For each field of a spec what a day has of its units now; shorter where nothing changed.
+    pub(super) fn of_spec(&self, spec_id: i32) -> &[Option<i64>] {
+        self.0.get(&spec_id).map_or(&[], AsRef::as_ref)
+    }
+}
+
+/// What a day has of the units of a type that dates can be promoted to.
+fn units_per_day(of: &PrimitiveType) -> Option<i64> {
+    match of {
+        PrimitiveType::Timestamp => Some(86_400 * 1_000_000),
+        PrimitiveType::TimestampNs => Some(86_400 * 1_000_000_000),
+        _ => None,
+    }
+}
+
 impl Partition {
-    pub(super) fn new(spec_id: i32, tuple: &Struct) -> Self {
-        Self { spec_id, values: tuple.iter().map(Value::of).collect() }
+    /// The partition of a tuple; `promoted` is what [`Promotions`] has for its spec.
+    pub(super) fn new(spec_id: i32, tuple: &Struct, promoted: &[Option<i64>]) -> Self {
+        let promoted = promoted.iter().copied().chain(std::iter::repeat(None));
+        Self { spec_id, values: tuple.iter().zip(promoted).map(|(value, per_day)| Value::of(value, per_day)).collect() }
     }
 
     /// Whether a manifest with these summaries may hold a file of this partition; the specs are equal.
@@ -43,8 +91,13 @@ impl Partition {
 }
 
 impl Value {
-    fn of(literal: Option<&Literal>) -> Self {
+    fn of(literal: Option<&Literal>, per_day: Option<i64>) -> Self {
         let Some(Literal::Primitive(literal)) = literal else { return Self::Null };
+        match (literal, per_day) {
+            (PrimitiveLiteral::Int(days), Some(per_day)) => return Self::midnight(*days, per_day),
+            (PrimitiveLiteral::Long(at), Some(per_day)) => return Self::Moment { at: i128::from(*at), per_day },
+            _ => {}
+        }
         match literal {
             PrimitiveLiteral::Boolean(value) => Self::Boolean(*value),
             PrimitiveLiteral::Int(value) => Self::Integer(i64::from(*value)),
@@ -61,6 +114,10 @@ impl Value {
         }
     }
 
+    fn midnight(days: i32, per_day: i64) -> Self {
+        Self::Moment { at: i128::from(days) * i128::from(per_day), per_day }
+    }
+
     fn double(value: f64) -> Self {
         Self::Double(if value.is_nan() { f64::NAN.to_bits() } else { value.to_bits() })
     }
@@ -73,6 +130,17 @@ impl Value {
                 summary.lower_bound.as_ref().and_then(|bytes| integer(bytes)).is_none_or(|lower| lower <= *value),
                 summary.upper_bound.as_ref().and_then(|bytes| integer(bytes)).is_none_or(|upper| *value <= upper),
             ),
+            Self::Moment { at, per_day } => {
+                // A manifest from before the promotion has days.
+                let moment = |bytes: &[u8]| match bytes.len() {
+                    4 => integer(bytes).map(|days| i128::from(days) * i128::from(*per_day)),
+                    _ => integer(bytes).map(i128::from),
+                };
+                within(
+                    summary.lower_bound.as_ref().and_then(|bytes| moment(bytes)).is_none_or(|lower| lower <= *at),
+                    summary.upper_bound.as_ref().and_then(|bytes| moment(bytes)).is_none_or(|upper| *at <= upper),
+                )
+            }
             Self::Bytes(value) => within(
                 summary.lower_bound.as_ref().is_none_or(|lower| lower.as_slice() <= value.as_slice()),
                 summary
@@ -116,15 +184,50 @@ pub(super) fn values(
     Ok(values)
 }
 
-/// The constants that the identity partitions of a file give to columns of the read schema, in the read schema's types.
-/// The tuple's literals have the types of the time of writing; the error names the column that cannot be widened.
-pub(super) fn constants(spec: &PartitionSpec, tuple: &Struct, read_schema: &Schema) -> Result<Vec<Constant>, String> {
+/// The columns that constants are given in the types of, by id.
+#[derive(Debug)]
+pub(super) struct Columns(HashMap<i32, NestedFieldRef>);
+
+impl Columns {
+    /// Those of the read schema, and of all other columns that a table has or had the newest definition: equality deletes
+    /// may be keyed on columns that are not read.
+    pub(super) fn of(table: &TableMetadata, read_schema: &Schema) -> Self {
+        let mut schemas: Vec<&Schema> = table.schemas_iter().map(AsRef::as_ref).collect();
+        schemas.sort_by_key(|schema| (schema.schema_id() == table.current_schema_id(), schema.schema_id()));
+        schemas.push(read_schema);
+        let mut columns = HashMap::new();
+        schemas.into_iter().for_each(|schema| add_columns(schema.as_struct(), &mut columns));
+        Self(columns)
+    }
+
+    /// Why equality deletes cannot be keyed on a field; `None` when they can.
+    pub(super) fn key_problem(&self, field_id: i32) -> Option<String> {
+        match self.0.get(&field_id) {
+            Some(field) if field.field_type.is_primitive() => None,
+            Some(field) => Some(format!("it deletes by column {:?}, which is nested", field.name)),
+            None => Some(format!("it deletes by field {field_id}, which is in a list or map or in no schema")),
+        }
+    }
+}
+
+fn add_columns(fields: &StructType, columns: &mut HashMap<i32, NestedFieldRef>) {
+    for field in fields.fields() {
+        columns.insert(field.id, Arc::clone(field));
+        if let Type::Struct(inner) = field.field_type.as_ref() {
+            add_columns(inner, columns);
+        }
+    }
+}
+
+/// The constants that the identity partitions of a file give to columns. The tuple's literals have the types of the time of
+/// writing; the error names the column that cannot be widened.
+pub(super) fn constants(spec: &PartitionSpec, tuple: &Struct, columns: &Columns) -> Result<Vec<Constant>, String> {
     let mut constants = Vec::new();
     for (field, value) in spec.fields().iter().zip(tuple.iter()) {
         if field.transform != Transform::Identity {
             continue;
         }
-        let Some(column) = read_schema.field_by_id(field.source_id) else { continue };
+        let Some(column) = columns.0.get(&field.source_id) else { continue };
         let value = match value {
             None => None,
             Some(Literal::Primitive(literal)) => Some(widened(literal, &column.field_type).ok_or_else(|| {
@@ -149,6 +252,10 @@ fn widened(literal: &PrimitiveLiteral, column: &Type) -> Option<Vec<u8>> {
         (L::Boolean(value), T::Boolean) => Some(vec![u8::from(*value)]),
         (L::Int(value), T::Int | T::Date) => Some(value.to_le_bytes().to_vec()),
         (L::Int(value), T::Long) => Some(i64::from(*value).to_le_bytes().to_vec()),
+        (L::Int(days), T::Timestamp | T::TimestampNs) => {
+            let midnight = i64::from(*days).checked_mul(units_per_day(column)?)?;
+            Some(midnight.to_le_bytes().to_vec())
+        }
         (L::Long(value), T::Long | T::Time | T::Timestamp | T::Timestamptz | T::TimestampNs | T::TimestamptzNs) => {
             Some(value.to_le_bytes().to_vec())
         }
@@ -177,14 +284,18 @@ fn shortest(value: i128) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use iceberg::spec::NestedField;
 
     use super::*;
 
     fn schema(of: PrimitiveType) -> Schema {
         Schema::builder().with_fields([Arc::new(NestedField::optional(1, "c", Type::Primitive(of)))]).build().unwrap()
+    }
+
+    fn columns(schema: &Schema) -> Columns {
+        let mut columns = HashMap::new();
+        add_columns(schema.as_struct(), &mut columns);
+        Columns(columns)
     }
 
     fn identity(schema: &Schema) -> PartitionSpec {
@@ -204,12 +315,15 @@ mod tests {
             (T::Float, Literal::float(0.5f32), T::Double, Some(0.5f64.to_le_bytes().to_vec())),
             (T::String, Literal::string("ü"), T::String, Some("ü".into())),
             (T::Long, Literal::long(7), T::Int, None),
-            (T::Date, Literal::date(7), T::Timestamp, None),
+            (T::Date, Literal::date(-1), T::Timestamp, Some((-86_400_000_000i64).to_le_bytes().to_vec())),
+            (T::Date, Literal::date(1), T::TimestampNs, Some(86_400_000_000_000i64.to_le_bytes().to_vec())),
+            (T::Date, Literal::date(i32::MAX), T::TimestampNs, None),
+            (T::Date, Literal::date(1), T::Timestamptz, None),
         ];
         for (written, value, read, bytes) in cases {
             let spec = identity(&schema(written.clone()));
             let tuple = Struct::from_iter([Some(value)]);
-            let constants = constants(&spec, &tuple, &schema(read.clone()));
+            let constants = constants(&spec, &tuple, &columns(&schema(read.clone())));
             match bytes {
                 Some(bytes) => {
                     assert_eq!(constants, Ok(vec![Constant { field_id: 1, value: Some(bytes) }]), "{written} {read}");
@@ -219,7 +333,10 @@ mod tests {
         }
         let spec = identity(&schema(T::Int));
         let null = Struct::from_iter([None]);
-        assert_eq!(constants(&spec, &null, &schema(T::Long)), Ok(vec![Constant { field_id: 1, value: None }]));
+        assert_eq!(
+            constants(&spec, &null, &columns(&schema(T::Long))),
+            Ok(vec![Constant { field_id: 1, value: None }])
+        );
     }
 
     #[test]
@@ -240,11 +357,33 @@ mod tests {
 
     #[test]
     fn a_partition_is_equal_before_and_after_widening() {
-        let partition = |literal| Partition::new(3, &Struct::from_iter([Some(literal)]));
+        let partition = |literal| Partition::new(3, &Struct::from_iter([Some(literal)]), &[]);
         assert_eq!(partition(Literal::int(5)), partition(Literal::long(5)));
         assert_eq!(partition(Literal::float(f32::NAN)), partition(Literal::double(f64::NAN)));
-        assert_ne!(partition(Literal::int(0)), Partition::new(3, &Struct::from_iter([None])));
-        assert_ne!(partition(Literal::int(5)), Partition::new(4, &Struct::from_iter([Some(Literal::int(5))])));
+        assert_ne!(partition(Literal::int(0)), Partition::new(3, &Struct::from_iter([None]), &[]));
+        assert_ne!(partition(Literal::int(5)), Partition::new(4, &Struct::from_iter([Some(Literal::int(5))]), &[]));
+    }
+
+    #[test]
+    fn a_date_and_its_midnight_are_one_partition_after_a_promotion() {
+        for per_day in [86_400_000_000i64, 86_400_000_000_000] {
+            let partition = |literal| Partition::new(3, &Struct::from_iter([Some(literal)]), &[Some(per_day)]);
+            let day = partition(Literal::date(-3));
+            assert_eq!(day, partition(Literal::long(-3 * per_day)));
+            assert_ne!(day, partition(Literal::long(-3)));
+            let summary = |lower: Vec<u8>, upper: Vec<u8>| FieldSummary {
+                contains_null: false,
+                contains_nan: None,
+                lower_bound: Some(lower.into()),
+                upper_bound: Some(upper.into()),
+            };
+            let days = |days: i32| days.to_le_bytes().to_vec();
+            let moment = |days: i64| (days * per_day).to_le_bytes().to_vec();
+            assert!(day.may_be_in(Some(&[summary(days(-5), days(-3))])));
+            assert!(!day.may_be_in(Some(&[summary(days(-2), days(9))])));
+            assert!(day.may_be_in(Some(&[summary(moment(-3), moment(1))])));
+            assert!(!day.may_be_in(Some(&[summary(moment(-9), moment(-4))])));
+        }
     }
 
     #[test]
@@ -255,7 +394,7 @@ mod tests {
             lower_bound: lower.map(Into::into),
             upper_bound: upper.map(Into::into),
         };
-        let partition = |value: Option<Literal>| Partition::new(0, &Struct::from_iter([value]));
+        let partition = |value: Option<Literal>| Partition::new(0, &Struct::from_iter([value]), &[]);
         let of = |partition: &Partition, summary: FieldSummary| partition.may_be_in(Some(&[summary]));
         let five = partition(Some(Literal::long(5)));
         let int = |value: i32| Some(value.to_le_bytes().to_vec());

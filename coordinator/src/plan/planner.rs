@@ -272,7 +272,11 @@ impl Planner<'_> {
 
     /// Sends a difference straight through, cut if it is large.
     async fn keep(&mut self, entry: &DataEntry, difference: FileDifference) -> Result<(), Stop> {
-        let splits = pack::splits(entry.size_bytes, &entry.split_offsets, self.options.split_bytes);
+        let splits = match entry.format {
+            FileFormat::Parquet => pack::splits(entry.size_bytes, &entry.split_offsets, self.options.split_bytes),
+            // The rows of an Avro file have positions only when it is read from its beginning.
+            FileFormat::Avro | FileFormat::Orc | FileFormat::Puffin => Vec::new(),
+        };
         let mut parts = Vec::with_capacity(splits.len().max(1));
         if splits.is_empty() {
             parts.push(difference);
@@ -309,13 +313,12 @@ impl Planner<'_> {
 /// The file's constants, if it can be read.
 fn readable(entry: &DataEntry) -> Result<Vec<Constant>, FileProblem> {
     let format = match entry.format {
-        FileFormat::Parquet => None,
-        FileFormat::Avro => Some("Avro"),
+        FileFormat::Parquet | FileFormat::Avro => None,
         FileFormat::Orc => Some("ORC"),
         FileFormat::Puffin => Some("Puffin"),
     };
     if let Some(format) = format {
-        let problem = format!("{format} data files are not supported yet; rewrite it as Parquet");
+        let problem = format!("{format} data files are not supported; rewrite it as Parquet");
         return Err(FileProblem::refused(&entry.path, problem));
     }
     if entry.is_encrypted {
@@ -326,8 +329,12 @@ fn readable(entry: &DataEntry) -> Result<Vec<Constant>, FileProblem> {
 }
 
 fn deletes_readable(delete: &DeleteEntry) -> Result<(), FileProblem> {
+    if let Some(problem) = &delete.problem {
+        let problem = format!("{problem}; compact the table's deletes");
+        return Err(FileProblem::refused(&delete.location, problem));
+    }
     if delete.format == FileFormat::Orc {
-        let problem = "ORC delete files are not supported yet; rewrite the data files that it reaches";
+        let problem = "ORC delete files are not supported; rewrite the data files that it reaches";
         return Err(FileProblem::refused(&delete.location, problem));
     }
     if delete.is_encrypted {

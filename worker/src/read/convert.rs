@@ -5,11 +5,13 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{
-    ArrowPrimitiveType, DataType, Decimal128Type, Int64Type, Time32MillisecondType, Time64MicrosecondType,
+    ArrowPrimitiveType, DataType, Date32Type, Decimal128Type, Int64Type, Time32MillisecondType, Time64MicrosecondType,
     Time64NanosecondType, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
 };
 use arrow::error::ArrowError;
 use iceberg::spec::PrimitiveType;
+
+const SECONDS_PER_DAY: i64 = 86_400;
 
 /// How values of a file become values of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +27,7 @@ pub(super) enum Conversion {
         /// Scale in both.
         scale: i8,
     },
-    /// A time or timestamp in another unit or under another name of its zone.
+    /// A time or timestamp in another unit or under another name of its zone, or a date as its midnight.
     Time {
         /// The type in the table.
         to: DataType,
@@ -34,7 +36,7 @@ pub(super) enum Conversion {
 
 /// How a column of type `file` is read as a column of type `table`; `None` when that would not be exact.
 ///
-/// Beside the promotions of the Iceberg spec (int to long, float to double, wider decimals) these are the forms in which
+/// Beside the promotions of the Iceberg spec (int to long, float to double, wider decimals, date to timestamp) these are the forms in which
 /// other writers keep values of an Iceberg type: narrower and unsigned integers, other units of time, text and bytes
 /// without an annotation. Time zones: a timestamp is the same integer with and without one, and older writers do not
 /// say which they mean, so the table decides.
@@ -66,6 +68,7 @@ pub(super) fn conversion(file: &DataType, int96: bool, table: &PrimitiveType, ar
         }
         (PrimitiveType::Time, Arrow::Time32(TimeUnit::Millisecond) | Arrow::Time64(_)) => time(),
         (PrimitiveType::Timestamp | PrimitiveType::Timestamptz, Arrow::Timestamp(..)) => time(),
+        (PrimitiveType::Timestamp | PrimitiveType::TimestampNs, Arrow::Date32) => time(),
         // INT96 is decoded to microseconds, so nanoseconds would be lost.
         (PrimitiveType::TimestampNs | PrimitiveType::TimestamptzNs, Arrow::Timestamp(..)) if !int96 => time(),
         (PrimitiveType::String, Arrow::Binary) => cast(),
@@ -91,6 +94,12 @@ impl Conversion {
 }
 
 fn time(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowError> {
+    if *array.data_type() == DataType::Date32 {
+        let per_day = SECONDS_PER_DAY * per_second(unit_of(to)?);
+        let midnight =
+            |days: i32| i64::from(days).checked_mul(per_day).ok_or_else(|| inexact(days.into(), "too far from 1970"));
+        return named(array.as_primitive::<Date32Type>().try_unary::<_, Int64Type, _>(midnight)?, to);
+    }
     let (values, from): (PrimitiveArray<Int64Type>, _) = match array.data_type() {
         DataType::Time32(TimeUnit::Millisecond) => {
             let wide = array.as_primitive::<Time32MillisecondType>().unary::<_, Int64Type>(i64::from);
@@ -122,7 +131,11 @@ fn time(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowError> {
             values.try_unary::<_, Int64Type, _>(scale)?
         }
     };
-    // Same bits, the table's name for them.
+    named(values, to)
+}
+
+/// Same bits, the table's name for them.
+fn named(values: PrimitiveArray<Int64Type>, to: &DataType) -> Result<ArrayRef, ArrowError> {
     let data = values.into_data().into_builder().data_type(to.clone()).build()?;
     Ok(arrow::array::make_array(data))
 }

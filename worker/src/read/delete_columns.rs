@@ -1,23 +1,24 @@
-//! Reading chosen columns of a Parquet delete file from its first row to its last.
+//! Reading chosen columns of a delete file from its first row to its last.
 
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use iceberg::arrow::type_to_arrow_type;
-use iceberg::spec::{NestedField, NestedFieldRef};
+use iceberg::spec::NestedFieldRef;
+use iceferry_common::model::DeleteFile;
 
 use super::fetch::{Fetch, Fetcher, FileHandle};
 use super::file_schema::{FallbackIds, FileSchema};
 use super::footer::OpenFile;
+use super::opened::{Opened, OpenedRows};
 use super::project::{Adapter, IfMissing, Projection};
-use super::rows::{FileRows, Request};
 use super::select::Rows;
 use super::{ReadError, ReadOptions};
 
 /// Gives the columns batch by batch.
 pub(super) struct DeleteColumns {
-    rows: FileRows,
+    rows: OpenedRows,
     adapter: Adapter,
 }
 
@@ -28,29 +29,23 @@ pub(super) fn nullable_schema(fields: &[NestedFieldRef]) -> Result<SchemaRef, ic
 }
 
 impl DeleteColumns {
-    /// Opens the file, whose end is under way as `tail`. `row_groups` picks among its row groups.
+    /// Opens a file, whose first bytes may be under way as `ahead`. `row_groups` picks among those of a Parquet file. All
+    /// `fields` should be required: a delete file that lacks its own key must not pass for one that deletes nulls.
     pub(super) fn open(
         fetcher: &Fetcher,
         options: &ReadOptions,
-        (handle, tail): (&FileHandle, Fetch),
-        fields: &[NestedFieldRef],
-        schema: &SchemaRef,
+        (file, ahead): (&DeleteFile, Option<Fetch>),
+        (fields, schema): (&[NestedFieldRef], &SchemaRef),
         ids: &FallbackIds,
         row_groups: impl FnOnce(&OpenFile, &FileSchema) -> Vec<usize>,
     ) -> Result<Self, ReadError> {
-        let file = Arc::new(OpenFile::open(fetcher, handle, tail)?);
-        let file_schema = FileSchema::of(&handle.location, &file.metadata, ids)?;
-        // A delete file that lacks its own key must not pass for one that deletes nulls, so no field is optional here.
-        let required = |field: &NestedFieldRef| -> NestedFieldRef {
-            NestedField::required(field.id, &field.name, (*field.field_type).clone()).into()
-        };
-        let required: Vec<NestedFieldRef> = fields.iter().map(required).collect();
-        let mut projection = Projection::new(&handle.location, &file_schema, &[]);
-        let mut adapter = projection.want(&required, schema, IfMissing::Refuse)?;
+        let handle = FileHandle::new(&file.location, file.size_bytes);
+        let opened = Opened::open(fetcher, &handle, file.format, ahead, ids)?;
+        let mut projection = Projection::new(&handle.location, opened.schema(), &[]);
+        let mut adapter = projection.want(fields, schema, IfMissing::Refuse)?;
         adapter.settle(&projection);
-        let row_groups = row_groups(&file, &file_schema);
-        let request = Request { leaves: projection.leaves(), mask: projection.mask(), row_groups, rows: Rows::All };
-        Ok(Self { rows: FileRows::new(file, &file_schema, request, fetcher, options)?, adapter })
+        let rows = opened.rows(&projection, row_groups, Rows::All, Some(file.record_count), fetcher, options)?;
+        Ok(Self { rows, adapter })
     }
 
     /// The columns of the next rows; `None` at the end.

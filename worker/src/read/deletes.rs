@@ -4,21 +4,23 @@
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use iceberg::spec::{NestedFieldRef, SchemaRef};
+use arrow::array::ArrayRef;
+use iceberg::spec::SchemaRef;
 use iceferry_common::model::{DeleteFile, DeleteKind, FileFormat, ScanTask, Side};
 use roaring::RoaringTreemap;
 
-use super::delete_columns::{DeleteColumns, nullable_schema};
+use super::delete_columns::DeleteColumns;
 use super::equality::{KeyError, KeyTable};
 use super::fetch::{Fetch, Fetcher, FileHandle};
 use super::file_schema::FallbackIds;
-use super::footer::start_tail;
+use super::key_fields::{KeyFields, leaves};
+use super::opened::start_open;
 use super::positions::{self, PositionsByFile};
 use super::vector;
 use super::{ReadError, ReadOptions};
 
-/// Ends of delete files that are asked for at once; each is at most a small file.
-const TAILS_AT_ONCE: usize = 6;
+/// First requests of delete files that are under way at once; each is at most a small file.
+const OPENED_AT_ONCE: usize = 6;
 
 /// Field ids that equality deletes are keyed on, ascending.
 pub(super) type KeyIds = Vec<i32>;
@@ -39,7 +41,21 @@ pub(super) struct Deletes {
     keyed_on: Vec<Option<KeyIds>>,
     by_position: HashMap<u32, PositionsByFile>,
     vector: Option<(u32, RoaringTreemap)>,
-    by_key: HashMap<KeyIds, KeyTable>,
+    by_key: HashMap<KeyIds, Keys>,
+}
+
+/// The keys of all delete files that are keyed on the same fields.
+pub(super) struct Keys {
+    /// The fields that the keys are made of, each in its newest type.
+    pub(super) fields: KeyFields,
+    table: KeyTable,
+}
+
+impl Keys {
+    /// Adds to each row's marks those of the delete files that its key stands in; `columns` are those of the fields.
+    pub(super) fn mark(&mut self, columns: Vec<ArrayRef>, marks_of: &[u8], rows: &mut [u8]) -> Result<(), KeyError> {
+        self.table.mark(&leaves(columns)?, marks_of, rows)
+    }
 }
 
 /// The deletes of one side of a file difference.
@@ -137,16 +153,16 @@ impl Deletes {
     }
 
     /// The keys of all delete files of the task that are keyed on these fields.
-    pub(super) fn keys(&mut self, ids: &KeyIds) -> Result<&mut KeyTable, ReadError> {
+    pub(super) fn keys(&mut self, ids: &KeyIds) -> Result<&mut Keys, ReadError> {
         if !self.by_key.contains_key(ids) {
-            let table = self.load_keys(ids)?;
-            self.by_key.insert(ids.clone(), table);
+            let keys = self.load_keys(ids)?;
+            self.by_key.insert(ids.clone(), keys);
         }
         self.loaded_keys(ids)
     }
 
     /// The same when they were loaded before.
-    pub(super) fn loaded_keys(&mut self, ids: &KeyIds) -> Result<&mut KeyTable, ReadError> {
+    pub(super) fn loaded_keys(&mut self, ids: &KeyIds) -> Result<&mut Keys, ReadError> {
         self.by_key.get_mut(ids).ok_or_else(|| ReadError::Task {
             task: self.task.id.0,
             what: format!("the keys of equality deletes on fields {ids:?} were let go too early"),
@@ -172,12 +188,12 @@ impl Deletes {
     /// Loads those position delete files that are not loaded yet.
     fn load_positions(&mut self, indexes: &BTreeSet<u32>) -> Result<(), ReadError> {
         let missing = indexes.iter().copied().filter(|index| !self.by_position.contains_key(index));
-        let mut tails = Tails::of(missing.collect());
-        while let Some((index, tail)) = tails.next(&self.task, &self.fetcher) {
+        let mut ahead = Ahead::of(missing.collect());
+        while let Some((index, ahead)) = ahead.next(&self.task, &self.fetcher) {
             let location = |difference: &usize| self.task.differences[*difference].file.location.clone();
             let wanted: HashSet<String> = self.named_by[index as usize].iter().map(location).collect();
             let file = &self.task.deletes[index as usize];
-            let loaded = positions::load(&self.fetcher, &self.options, file, tail, &wanted)?;
+            let loaded = positions::load(&self.fetcher, &self.options, file, ahead, &wanted)?;
             self.by_position.insert(index, loaded);
         }
         Ok(())
@@ -208,55 +224,35 @@ impl Deletes {
         Ok(positions)
     }
 
-    fn load_keys(&self, ids: &KeyIds) -> Result<KeyTable, ReadError> {
+    fn load_keys(&self, ids: &KeyIds) -> Result<Keys, ReadError> {
         let refuse = |what: String| ReadError::Table { table: self.table.clone(), what };
-        let fields = ids.iter().map(|id| self.key_field(*id)).collect::<Result<Vec<_>, _>>()?;
-        let schema = nullable_schema(&fields).map_err(|error| refuse(error.to_string()))?;
-        let mut table = KeyTable::new(fields, Arc::clone(&schema))
+        let fields = KeyFields::of(&self.equality_schema, ids).map_err(refuse)?;
+        let mut table = KeyTable::new(&fields.schema)
             .map_err(|error| refuse(format!("equality deletes on fields {ids:?} are not supported: {error}")))?;
-        let others: u64 = self.by_key.values().map(KeyTable::size_bytes).sum();
+        let others: u64 = self.by_key.values().map(|keys| keys.table.size_bytes()).sum();
         let is_used =
             |index: &u32| self.keyed_on[*index as usize].as_ref() == Some(ids) && self.uses[*index as usize] > 0;
-        let mut tails = Tails::of((0..self.uses.len() as u32).filter(is_used).collect());
-        while let Some((index, tail)) = tails.next(&self.task, &self.fetcher) {
+        let mut ahead = Ahead::of((0..self.uses.len() as u32).filter(is_used).collect());
+        while let Some((index, ahead)) = ahead.next(&self.task, &self.fetcher) {
             let file = &self.task.deletes[index as usize];
-            if file.format != FileFormat::Parquet {
-                let what = format!("equality deletes in {:?} are not supported: compact the table", file.format);
-                return Err(ReadError::unsupported(&file.location, what));
-            }
-            let handle = FileHandle::new(&file.location, file.size_bytes);
-            let tail = tail.unwrap_or_else(|| start_tail(&self.fetcher, &handle));
             let mut columns = DeleteColumns::open(
                 &self.fetcher,
                 &self.options,
-                (&handle, tail),
-                &table.fields,
-                &schema,
-                &self.ids,
+                (file, ahead),
+                (&fields.required, &fields.read_schema),
+                // By its position or an older name, another column might pass for the key.
+                &self.ids.certain(),
                 |file, _| (0..file.metadata.num_row_groups()).collect(),
             )?;
             while let Some(columns) = columns.next()? {
-                table.insert(index, &columns).map_err(|error| self.key_error(&file.location, error))?;
+                let inserted = leaves(columns).map_err(KeyError::from).and_then(|keys| table.insert(index, &keys));
+                inserted.map_err(|error| self.key_error(&file.location, error))?;
                 if others + table.size_bytes() > self.options.equality_bytes {
                     return Err(self.key_error(&file.location, KeyError::TooMany));
                 }
             }
         }
-        Ok(table)
-    }
-
-    fn key_field(&self, id: i32) -> Result<NestedFieldRef, ReadError> {
-        let refuse = |what: String| ReadError::Table { table: self.table.clone(), what };
-        match self.equality_schema.as_struct().field_by_id(id) {
-            Some(field) if field.field_type.is_primitive() => Ok(Arc::clone(field)),
-            Some(field) => Err(refuse(format!("it has equality deletes on column {}, which is nested", field.name))),
-            None => Err(refuse(match self.equality_schema.name_by_field_id(id) {
-                Some(name) => {
-                    format!("equality deletes on the nested field {name} are not supported: compact the table")
-                }
-                None => format!("it has equality deletes on field {id}, which no schema of the table has"),
-            })),
-        }
+        Ok(Keys { fields, table })
     }
 
     pub(super) fn key_error(&self, location: &str, error: KeyError) -> ReadError {
@@ -275,27 +271,26 @@ fn used_by(task: &ScanTask, difference: usize) -> BTreeSet<u32> {
     named(&difference.before).iter().chain(named(&difference.after)).copied().collect()
 }
 
-/// Delete files to load, in their order, with the ends of the next ones under way: they are mostly small and many, and
-/// each would else wait for its own request.
-struct Tails {
+/// Delete files to load, in their order, with the first requests of the next ones under way: they are mostly small and
+/// many, and each would else wait for its own.
+struct Ahead {
     left: VecDeque<u32>,
     started: VecDeque<(u32, Option<Fetch>)>,
 }
 
-impl Tails {
+impl Ahead {
     fn of(indexes: VecDeque<u32>) -> Self {
         Self { left: indexes, started: VecDeque::new() }
     }
 
-    /// The next delete file, and its end where it is a Parquet file.
+    /// The next delete file, and its first request.
     fn next(&mut self, task: &ScanTask, fetcher: &Fetcher) -> Option<(u32, Option<Fetch>)> {
-        while self.started.len() < TAILS_AT_ONCE
+        while self.started.len() < OPENED_AT_ONCE
             && let Some(index) = self.left.pop_front()
         {
             let file = &task.deletes[index as usize];
             let handle = FileHandle::new(&file.location, file.size_bytes);
-            let tail = (file.format == FileFormat::Parquet).then(|| start_tail(fetcher, &handle));
-            self.started.push_back((index, tail));
+            self.started.push_back((index, start_open(fetcher, &handle, file.format)));
         }
         self.started.pop_front()
     }

@@ -15,17 +15,12 @@ use arrow::datatypes::{DataType, Float32Type, Float64Type, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::row::{RowConverter, Rows, SortField};
 use hashbrown::HashTable;
-use iceberg::spec::NestedFieldRef;
 
 /// Ends a list of members.
 const NONE: u32 = u32::MAX;
 
 /// Keys of delete files.
 pub(super) struct KeyTable {
-    /// The fields that the keys are made of, each in its newest type.
-    pub(super) fields: Vec<NestedFieldRef>,
-    /// The same in Arrow.
-    pub(super) schema: SchemaRef,
     converter: RowConverter,
     keys: Rows,
     table: HashTable<Entry>,
@@ -65,12 +60,13 @@ impl From<ArrowError> for KeyError {
 }
 
 impl KeyTable {
-    pub(super) fn new(fields: Vec<NestedFieldRef>, schema: SchemaRef) -> Result<Self, ArrowError> {
+    /// Keys of columns with this schema.
+    pub(super) fn new(schema: &SchemaRef) -> Result<Self, ArrowError> {
         let sort_field = |field: &Arc<arrow::datatypes::Field>| SortField::new(field.data_type().clone());
         let converter = RowConverter::new(schema.fields().iter().map(sort_field).collect())?;
         let (keys, scratch) = (converter.empty_rows(0, 0), converter.empty_rows(0, 0));
         let (table, members, hasher) = (HashTable::new(), Vec::new(), foldhash::fast::RandomState::default());
-        Ok(Self { fields, schema, converter, keys, table, members, hasher, scratch })
+        Ok(Self { converter, keys, table, members, hasher, scratch })
     }
 
     /// Bytes that the keys take.
@@ -154,7 +150,7 @@ mod tests {
             rows.iter().enumerate().map(|(i, a)| Field::new(format!("c{i}"), a.data_type().clone(), true)).collect();
         let schema = Arc::new(Schema::new(fields));
         let count = RecordBatch::try_new(Arc::clone(&schema), rows.clone()).unwrap().num_rows();
-        let mut table = KeyTable::new(Vec::new(), schema).unwrap();
+        let mut table = KeyTable::new(&schema).unwrap();
         for (file, columns) in deletes.iter().enumerate() {
             table.insert(file as u32, columns).unwrap();
         }

@@ -1,8 +1,8 @@
-//! The columns of a Parquet file, as a tree that field ids are looked up in.
+//! The columns of a file, as a tree that field ids are looked up in.
 //!
-//! A file's fields are found by field id. A file that has no ids at all gets them from the table's name mapping, else by
-//! position at top level, as Iceberg's own readers do it. A file with some ids is taken at its word: what has none is no
-//! column of the table.
+//! A file's fields are found by field id. A file that has no ids at all gets them from the table's name mapping, else, as
+//! Iceberg's own readers do it, a Parquet file by position at top level and an Avro file by name. A file with some ids is
+//! taken at its word: what has none is no column of the table.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -25,7 +25,7 @@ pub(super) struct FileField {
     pub(super) name: String,
     /// The type that the decoder gives.
     pub(super) arrow_type: DataType,
-    /// Parquet columns below it.
+    /// Leaves below it: the columns of a Parquet file.
     pub(super) leaves: Range<usize>,
     pub(super) shape: Shape,
 }
@@ -47,11 +47,20 @@ pub(super) enum Shape {
 #[derive(Debug)]
 pub(super) struct FileSchema {
     pub(super) fields: Vec<FileField>,
-    /// Parquet columns in all.
+    /// Leaves in all.
     pub(super) leaf_count: usize,
-    /// Whether fields inside of structs are found by name: only in a file without ids, read without a name mapping.
-    pub(super) nested_by_name: bool,
-    pub(super) arrow: ArrowReaderMetadata,
+    pub(super) by_name: ByName,
+}
+
+/// Which fields of a file are found by name: only in a file without ids, read without a name mapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ByName {
+    /// None: they have ids.
+    Never,
+    /// Those inside of structs.
+    Nested,
+    /// All.
+    Everywhere,
 }
 
 /// Where a file without field ids gets them from.
@@ -59,25 +68,40 @@ pub(super) struct FileSchema {
 pub(super) enum FallbackIds {
     /// The table's name mapping.
     Names(Arc<NameMapping>),
-    /// The nth top-level column has id n, counted from 1.
-    Positions,
+    /// What the format's readers agreed on: the nth top-level column of a Parquet file has id n, counted from 1, and the
+    /// columns of an Avro file are known by their names.
+    Convention,
+    /// From nowhere: such a file is refused.
+    Refuse,
 }
 
 impl FallbackIds {
     /// The fallback of a table.
     pub(super) fn of_table(table: &str, name_mapping: Option<&str>) -> Result<Self, ReadError> {
-        let Some(text) = name_mapping else { return Ok(Self::Positions) };
+        let Some(text) = name_mapping else { return Ok(Self::Convention) };
         let mapping = serde_json::from_str(text).map_err(|error| ReadError::Table {
             table: table.to_owned(),
             what: format!("its property schema.name-mapping.default is no name mapping: {error}"),
         })?;
         Ok(Self::Names(Arc::new(mapping)))
     }
+
+    /// The same for files whose columns must not be guessed.
+    pub(super) fn certain(&self) -> Self {
+        match self {
+            Self::Names(mapping) => Self::Names(Arc::clone(mapping)),
+            Self::Convention | Self::Refuse => Self::Refuse,
+        }
+    }
 }
 
 impl FileSchema {
-    /// The columns of the file with this footer.
-    pub(super) fn of(location: &str, metadata: &Arc<ParquetMetaData>, ids: &FallbackIds) -> Result<Self, ReadError> {
+    /// The columns of the Parquet file with this footer, and what its decoder needs.
+    pub(super) fn of_parquet(
+        location: &str,
+        metadata: &Arc<ParquetMetaData>,
+        ids: &FallbackIds,
+    ) -> Result<(Self, ArrowReaderMetadata), ReadError> {
         // The Arrow schema that some writers leave in a file is their own business: types come from Parquet.
         let options = || ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let load = |options| {
@@ -100,18 +124,44 @@ impl FileSchema {
             arrow = load(options().with_schema(Arc::new(hinted)))?;
             fields = field_tree(&arrow);
         }
-        let mut nested_by_name = false;
+        let by_position = |fields: &mut [FileField]| {
+            for (field, id) in fields.iter_mut().zip(1..) {
+                field.id = Some(id);
+            }
+            ByName::Nested
+        };
+        Ok((Self::of(location, fields, leaf_count, ids, by_position)?, arrow))
+    }
+
+    /// The columns of an Avro file.
+    pub(super) fn of_avro(
+        location: &str,
+        fields: Vec<FileField>,
+        leaf_count: usize,
+        ids: &FallbackIds,
+    ) -> Result<Self, ReadError> {
+        Self::of(location, fields, leaf_count, ids, |_| ByName::Everywhere)
+    }
+
+    fn of(
+        location: &str,
+        mut fields: Vec<FileField>,
+        leaf_count: usize,
+        ids: &FallbackIds,
+        by_convention: impl FnOnce(&mut [FileField]) -> ByName,
+    ) -> Result<Self, ReadError> {
+        let mut by_name = ByName::Never;
         if !fields.iter().any(has_id) {
             match ids {
                 FallbackIds::Names(mapping) => {
                     let top: Vec<&MappedField> = mapping.fields().iter().collect();
                     fields.iter_mut().for_each(|field| map_names(field, &top));
                 }
-                FallbackIds::Positions => {
-                    nested_by_name = true;
-                    for (field, id) in fields.iter_mut().zip(1..) {
-                        field.id = Some(id);
-                    }
+                FallbackIds::Convention => by_name = by_convention(&mut fields),
+                FallbackIds::Refuse => {
+                    let what = "its columns have no field ids, so what it deletes by is not certain: set the table's \
+                                property schema.name-mapping.default";
+                    return Err(ReadError::unsupported(location, what));
                 }
             }
         }
@@ -119,7 +169,7 @@ impl FileSchema {
         if let Some(id) = fields.iter().find_map(|field| repeated_id(field, &mut seen)) {
             return Err(ReadError::damaged(location, format!("two of its columns have field id {id}")));
         }
-        Ok(Self { fields, leaf_count, nested_by_name, arrow })
+        Ok(Self { fields, leaf_count, by_name })
     }
 }
 

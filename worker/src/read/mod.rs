@@ -9,15 +9,16 @@
 //! | decides, pure | acts |
 //! |---|---|
 //! | `difference`: what differs, in which order | `reader`: goes through the steps of a task |
-//! | `select`: row groups and rows | `rows`: decodes them |
-//! | `file_schema`, `project`, `convert`, `literal`, `metadata`: columns by field id, in the table's types | `footer`: opens a file |
-//! | `vector`, `equality`: what a delete says | `deletes`, `positions`, `delete_columns`: load deletes |
+//! | `select`: row groups and rows | `rows`: decodes them; `avro`: the same for Avro files |
+//! | `file_schema`, `project`, `convert`, `literal`, `metadata`: columns by field id, in the table's types | `opened`, `footer`: open a file |
+//! | `vector`, `equality`, `key_fields`: what a delete says | `deletes`, `positions`, `delete_columns`: load deletes |
 //! | `blocks`: what to fetch when | `fetch`: asks storage |
 //!
 //! Memory is bounded by [`ReadOptions`], whatever the size of a file or row group, with two exceptions that are in the
-//! nature of the thing: a single page of a column is held whole, and so are the deleted positions (Roaring bitmaps) of
+//! nature of the thing: a single page of a column, or block of an Avro file, is held whole, and so are the deleted positions (Roaring bitmaps) of
 //! the data files of one task.
 
+mod avro;
 mod blocks;
 mod convert;
 mod delete_columns;
@@ -28,8 +29,10 @@ mod error;
 mod fetch;
 mod file_schema;
 mod footer;
+mod key_fields;
 mod literal;
 mod metadata;
+mod opened;
 mod positions;
 mod project;
 mod reader;

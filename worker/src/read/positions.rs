@@ -3,52 +3,63 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use apache_avro::types::Value;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::Int64Type;
-use bytes::Buf;
 use iceberg::spec::{MappedField, NameMapping, NestedField, NestedFieldRef, PrimitiveType, Type};
-use iceferry_common::model::{DeleteFile, FileFormat};
+use iceferry_common::model::DeleteFile;
 use parquet::file::statistics::Statistics;
 use roaring::RoaringTreemap;
 
 use super::delete_columns::{DeleteColumns, nullable_schema};
-use super::error::guarded;
-use super::fetch::{Fetch, Fetcher, FileHandle};
+use super::fetch::{Fetch, Fetcher};
 use super::file_schema::{FallbackIds, FileSchema};
-use super::footer::{OpenFile, start_tail};
+use super::footer::OpenFile;
 use super::{ReadError, ReadOptions};
 
 /// Reserved field ids of the spec.
 const FILE_PATH_ID: i32 = 2_147_483_546;
 const POS_ID: i32 = 2_147_483_545;
-/// An Avro delete file is held whole while it is decoded.
-const AVRO_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Deleted positions by location of the data file.
 pub(super) type PositionsByFile = HashMap<String, RoaringTreemap>;
 
-/// The deleted positions of the wanted data files in a delete file. Its rows may be in any order and repeat, and speak
-/// of other data files as well. `tail` is the end of a Parquet file, under way.
+/// The deleted positions of the wanted data files in a delete file. Its rows may be in any order and repeat, speak of other
+/// data files as well, and have more columns. `ahead` is its first request, under way.
 pub(super) fn load(
     fetcher: &Fetcher,
     options: &ReadOptions,
     file: &DeleteFile,
-    tail: Option<Fetch>,
+    ahead: Option<Fetch>,
     wanted: &HashSet<String>,
 ) -> Result<PositionsByFile, ReadError> {
-    let handle = FileHandle::new(&file.location, file.size_bytes);
-    match file.format {
-        FileFormat::Parquet => {
-            let tail = tail.unwrap_or_else(|| start_tail(fetcher, &handle));
-            load_parquet(fetcher, options, (&handle, tail), wanted)
+    let location = &*file.location;
+    let primitive = |id, name, of| -> NestedFieldRef { NestedField::required(id, name, Type::Primitive(of)).into() };
+    let fields =
+        [primitive(FILE_PATH_ID, "file_path", PrimitiveType::String), primitive(POS_ID, "pos", PrimitiveType::Long)];
+    let schema = nullable_schema(&fields).map_err(|error| ReadError::unsupported(location, error.to_string()))?;
+    let names = fields.iter().map(|field| MappedField::new(Some(field.id), vec![field.name.clone()], Vec::new()));
+    let ids = FallbackIds::Names(Arc::new(NameMapping::new(names.collect())));
+    let pick = |file: &OpenFile, schema: &FileSchema| row_groups(file, schema, wanted);
+    let mut columns = DeleteColumns::open(fetcher, options, (file, ahead), (&fields, &schema), &ids, pick)?;
+    let mut sink = Sink::new(location, wanted);
+    while let Some(columns) = columns.next()? {
+        if columns.iter().any(|column| column.null_count() > 0) {
+            return Err(ReadError::damaged(location, "it has a delete without a file or without a position"));
         }
-        FileFormat::Avro => load_avro(fetcher, &handle, wanted),
-        FileFormat::Orc | FileFormat::Puffin => {
-            let what = format!("position deletes in {:?} are not supported: compact the table's deletes", file.format);
-            Err(ReadError::unsupported(&file.location, what))
+        let (paths, positions) = (columns[0].as_string::<i32>(), columns[1].as_primitive::<Int64Type>().values());
+        // Rows of one data file mostly follow each other.
+        let mut last: (&str, Option<usize>) = ("", None);
+        for (row, position) in positions.iter().enumerate() {
+            let path = paths.value(row);
+            if path != last.0 {
+                last = (path, sink.wanted.get(path).copied());
+            }
+            if let Some(file) = last.1 {
+                sink.insert(file, *position)?;
+            }
         }
     }
+    Ok(sink.finish())
 }
 
 /// Adds rows to the positions of the wanted files.
@@ -78,42 +89,6 @@ impl<'a> Sink<'a> {
     }
 }
 
-fn load_parquet(
-    fetcher: &Fetcher,
-    options: &ReadOptions,
-    (handle, tail): (&FileHandle, Fetch),
-    wanted: &HashSet<String>,
-) -> Result<PositionsByFile, ReadError> {
-    let location = &*handle.location;
-    let primitive = |id, name, of| -> NestedFieldRef { NestedField::required(id, name, Type::Primitive(of)).into() };
-    let fields =
-        [primitive(FILE_PATH_ID, "file_path", PrimitiveType::String), primitive(POS_ID, "pos", PrimitiveType::Long)];
-    let schema = nullable_schema(&fields).map_err(|error| ReadError::unsupported(location, error.to_string()))?;
-    let names = fields.iter().map(|field| MappedField::new(Some(field.id), vec![field.name.clone()], Vec::new()));
-    let ids = FallbackIds::Names(Arc::new(NameMapping::new(names.collect())));
-    let pick = |file: &OpenFile, schema: &FileSchema| row_groups(file, schema, wanted);
-    let mut columns = DeleteColumns::open(fetcher, options, (handle, tail), &fields, &schema, &ids, pick)?;
-    let mut sink = Sink::new(location, wanted);
-    while let Some(columns) = columns.next()? {
-        if columns.iter().any(|column| column.null_count() > 0) {
-            return Err(ReadError::damaged(location, "it has a delete without a file or without a position"));
-        }
-        let (paths, positions) = (columns[0].as_string::<i32>(), columns[1].as_primitive::<Int64Type>().values());
-        // Rows of one data file mostly follow each other.
-        let mut last: (&str, Option<usize>) = ("", None);
-        for (row, position) in positions.iter().enumerate() {
-            let path = paths.value(row);
-            if path != last.0 {
-                last = (path, sink.wanted.get(path).copied());
-            }
-            if let Some(file) = last.1 {
-                sink.insert(file, *position)?;
-            }
-        }
-    }
-    Ok(sink.finish())
-}
-
 /// The row groups that can hold a wanted data file by the bounds of their file_path column.
 fn row_groups(file: &OpenFile, schema: &FileSchema, wanted: &HashSet<String>) -> Vec<usize> {
     let leaf = schema.fields.iter().find(|field| field.id == Some(FILE_PATH_ID)).map(|field| field.leaves.start);
@@ -130,44 +105,4 @@ fn row_groups(file: &OpenFile, schema: &FileSchema, wanted: &HashSet<String>) ->
         }
     };
     (0..file.metadata.num_row_groups()).filter(may_hold).collect()
-}
-
-fn load_avro(fetcher: &Fetcher, handle: &FileHandle, wanted: &HashSet<String>) -> Result<PositionsByFile, ReadError> {
-    let location = &*handle.location;
-    if handle.size_bytes > AVRO_BYTES_MAX {
-        let what =
-            format!("an Avro delete file of {} bytes is too large: compact the table's deletes", handle.size_bytes);
-        return Err(ReadError::unsupported(location, what));
-    }
-    let bytes = fetcher.start(handle, 0..handle.size_bytes).wait()?;
-    guarded(location, || {
-        let damaged = |error: apache_avro::Error| ReadError::damaged(location, error.to_string());
-        let mut sink = Sink::new(location, wanted);
-        for row in apache_avro::Reader::new(bytes.reader()).map_err(damaged)? {
-            let (path, position) = avro_row(row.map_err(damaged)?)
-                .ok_or_else(|| ReadError::damaged(location, "it has a delete without a file or without a position"))?;
-            if let Some(file) = sink.wanted.get(path.as_str()).copied() {
-                sink.insert(file, position)?;
-            }
-        }
-        Ok(sink.finish())
-    })
-}
-
-fn avro_row(row: Value) -> Option<(String, i64)> {
-    let Value::Record(fields) = row else { return None };
-    let (mut path, mut position) = (None, None);
-    for (name, value) in fields {
-        let value = match value {
-            Value::Union(_, value) => *value,
-            value => value,
-        };
-        match (name.as_str(), value) {
-            ("file_path", Value::String(text)) => path = Some(text),
-            ("pos", Value::Long(number)) => position = Some(number),
-            ("pos", Value::Int(number)) => position = Some(i64::from(number)),
-            _ => {}
-        }
-    }
-    path.zip(position)
 }

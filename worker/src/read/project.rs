@@ -1,5 +1,5 @@
-//! From the columns of a file to the columns that are wanted: which Parquet columns to read, and how to put them into
-//! the table's shape, all by field id.
+//! From the columns of a file to the columns that are wanted: which of them to read, and how to put them into the table's
+//! shape, all by field id.
 
 use std::sync::Arc;
 
@@ -8,12 +8,16 @@ use arrow::datatypes::{DataType, FieldRef, Fields, SchemaRef};
 use arrow::error::ArrowError;
 use iceberg::spec::{Datum, Literal, NestedFieldRef, PrimitiveType, Type};
 use iceferry_common::model::Constant;
-use parquet::arrow::ProjectionMask;
 
 use super::ReadError;
 use super::convert::{Conversion, conversion};
-use super::file_schema::{FileField, FileSchema, Shape};
+use super::file_schema::{ByName, FileField, FileSchema, Shape};
 use super::literal::{Repeated, one_row};
+
+/// Field ids from here on are not of a table's columns but of what the specification adds to them.
+const FIRST_RESERVED_ID: i32 = i32::MAX - 200;
+
+const MICROS_PER_DAY: i64 = 86_400 * 1_000_000;
 
 /// What to do about a required column that neither the file nor a default gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,14 +78,9 @@ impl<'a> Projection<'a> {
         Ok(Adapter { location: Arc::from(self.location), schema: Arc::clone(schema), children })
     }
 
-    /// The Parquet columns that are wanted.
-    pub(super) fn leaves(&self) -> Vec<usize> {
-        (0..self.leaves.len()).filter(|leaf| self.leaves[*leaf]).collect()
-    }
-
-    /// The same as the decoder wants it.
-    pub(super) fn mask(&self) -> ProjectionMask {
-        ProjectionMask::leaves(self.file.arrow.parquet_schema(), self.leaves())
+    /// Which leaves of the file are wanted.
+    pub(super) fn leaves(&self) -> &[bool] {
+        &self.leaves
     }
 
     fn children(
@@ -93,7 +92,11 @@ impl<'a> Projection<'a> {
         path: &str,
         if_missing: IfMissing,
     ) -> Result<Vec<Child>, ReadError> {
-        let by_name = nested && self.file.nested_by_name;
+        let by_name = match self.file.by_name {
+            ByName::Never => false,
+            ByName::Nested => nested,
+            ByName::Everywhere => true,
+        };
         let mut children = Vec::with_capacity(wanted.len());
         for (field, arrow_field) in wanted.iter().zip(arrow) {
             let path = if path.is_empty() { field.name.clone() } else { format!("{path}.{}", field.name) };
@@ -105,7 +108,12 @@ impl<'a> Projection<'a> {
                 Some(index) => {
                     self.node(&field.field_type, arrow_field.data_type(), &file[index], &path, if_missing)?
                 }
-                None => Node::Missing(self.missing(field, arrow_field.data_type(), &path, if_missing)?),
+                None => {
+                    if by_name && field.id < FIRST_RESERVED_ID {
+                        self.refuse_unknown_names(wanted, file, &path)?;
+                    }
+                    Node::Missing(self.missing(field, arrow_field.data_type(), &path, if_missing)?)
+                }
             };
             children.push(Child { index: found, node });
         }
@@ -131,7 +139,7 @@ impl<'a> Projection<'a> {
                 let children = self.children(wanted.fields(), fields, file_children, true, path, if_missing)?;
                 if children.iter().all(|child| child.index.is_none()) {
                     // Which rows have the struct is only to be seen from a column inside of it.
-                    self.leaves[file.leaves.start] = true;
+                    want_presence(file, &mut self.leaves);
                 }
                 Ok(Node::Struct { fields: fields.clone(), children })
             }
@@ -153,6 +161,19 @@ impl<'a> Projection<'a> {
             }
             _ => Err(self.misfit(wanted, file, path)),
         }
+    }
+
+    /// Found by name alone, a column that is missing may have been given another name since the file was written. Then the
+    /// file has a column that nobody knows.
+    fn refuse_unknown_names(&self, wanted: &[NestedFieldRef], file: &[FileField], path: &str) -> Result<(), ReadError> {
+        let is_known = |field: &FileField| wanted.iter().any(|wanted| wanted.name == field.name);
+        let Some(unknown) = file.iter().find(|field| !is_known(field)) else { return Ok(()) };
+        let what = format!(
+            "the file has no field ids and no column of this name, but one named {:?}, which may be the same under an \
+             older name: set the table's property schema.name-mapping.default",
+            unknown.name
+        );
+        Err(ReadError::Column { location: self.location.to_owned(), column: path.to_owned(), what })
     }
 
     fn misfit(&self, wanted: &Type, file: &FileField, path: &str) -> ReadError {
@@ -190,8 +211,38 @@ impl<'a> Projection<'a> {
     }
 }
 
-/// A value of a partition as metadata holds it.
+/// Wants the least of a field that tells where it is null.
+fn want_presence(field: &FileField, leaves: &mut [bool]) {
+    let effort = |field: &&FileField| match &field.shape {
+        Shape::Leaf { .. } => 0,
+        Shape::Struct(_) => 1,
+        Shape::List(_) => 2,
+        Shape::Map(..) => 3,
+    };
+    match &field.shape {
+        Shape::Leaf { .. } => leaves[field.leaves.start] = true,
+        Shape::Struct(fields) => match fields.iter().min_by_key(effort) {
+            Some(field) => want_presence(field, leaves),
+            None => leaves[field.leaves.start] = true,
+        },
+        Shape::List(element) => want_presence(element, leaves),
+        // Neither key nor value is decoded without the other.
+        Shape::Map(key, value) => {
+            want_presence(key, leaves);
+            want_presence(value, leaves);
+        }
+    }
+}
+
+/// A value of a partition as metadata holds it, in the type of its column or in one that it was promoted from.
 pub(super) fn constant_value(bytes: &[u8], primitive: &PrimitiveType) -> Result<Literal, String> {
+    if let (Ok(days), PrimitiveType::Timestamp | PrimitiveType::TimestampNs) = (bytes.try_into(), primitive) {
+        let per_day = if *primitive == PrimitiveType::Timestamp { MICROS_PER_DAY } else { MICROS_PER_DAY * 1_000 };
+        let midnight = i64::from(i32::from_le_bytes(days)).checked_mul(per_day);
+        return midnight
+            .map(Literal::long)
+            .ok_or_else(|| format!("its partition value is too far from 1970 for {primitive}"));
+    }
     // The crate slices without looking at the length.
     let fits = match primitive {
         PrimitiveType::Boolean => bytes.len() == 1,
@@ -217,7 +268,7 @@ pub(super) fn constant_value(bytes: &[u8], primitive: &PrimitiveType) -> Result<
 impl Adapter {
     /// Fixes where columns stand in the decoder's batches, once all that is wanted of the file is known.
     pub(super) fn settle(&mut self, projection: &Projection<'_>) {
-        settle(&mut self.children, &projection.file.fields, &projection.leaves);
+        settle(&mut self.children, &projection.file.fields, projection.leaves());
     }
 
     /// The file whose batches it takes.

@@ -19,10 +19,10 @@ use super::deletes::{Deletes, KeyIds, SideDeletes};
 use super::difference::{Candidates, DEAD_AFTER, DEAD_BEFORE, Marks, Step, candidates, compare, marks, steps};
 use super::fetch::{Fetch, Fetcher, FileHandle};
 use super::file_schema::{FallbackIds, FileSchema, Shape};
-use super::footer::{OpenFile, start_tail};
+use super::footer::OpenFile;
 use super::metadata::{FileMetadata, MetadataColumns};
+use super::opened::{Opened, OpenedRows, start_open};
 use super::project::{Adapter, IfMissing, Projection};
-use super::rows::{FileRows, Request};
 use super::select::{Rows, row_groups};
 use super::{ReadError, ReadOptions};
 use crate::{Change, ChangeBatch, Columns};
@@ -48,9 +48,9 @@ pub struct TaskReader {
     steps: VecDeque<Step>,
     /// Rows that came back in files whose DELETE rows were read already.
     came: HashMap<usize, (RoaringTreemap, Marks)>,
-    opened: Option<(Arc<OpenFile>, Arc<FileSchema>)>,
-    /// The end of the file that is read next, under way.
-    tail: Option<(FileHandle, Fetch)>,
+    opened: Option<Opened>,
+    /// The first request of the file that is read next, under way.
+    ahead: Option<(FileHandle, Option<Fetch>)>,
     current: Option<Reading>,
     rows_read: u64,
     failed: bool,
@@ -68,7 +68,7 @@ struct Wanted {
 struct Reading {
     step: Step,
     columns: Columns,
-    rows: FileRows,
+    rows: OpenedRows,
     output: Adapter,
     /// Columns that come behind those of the output, and the schema of both.
     metadata: Option<(FileMetadata, SchemaRef)>,
@@ -123,7 +123,7 @@ impl TaskReader {
             deletes,
             came: HashMap::new(),
             opened: None,
-            tail: None,
+            ahead: None,
             current: None,
             rows_read: 0,
             failed: false,
@@ -148,7 +148,7 @@ impl TaskReader {
     /// Places in the read schema of top-level columns for which a dictionary did not pay in the file that is open: it was
     /// begun and given up, or took much of the column. A hint for who writes the rows again; empty before the first batch.
     pub fn columns_without_dictionary(&self) -> Vec<usize> {
-        let Some((file, schema)) = &self.opened else { return Vec::new() };
+        let Some(Opened::Parquet { file, schema, .. }) = &self.opened else { return Vec::new() };
         let Some(row_group) = file.metadata.row_groups().first() else { return Vec::new() };
         let did_not_pay = |field: &NestedFieldRef| {
             let of_file = schema.fields.iter().find(|of_file| of_file.id == Some(field.id));
@@ -249,17 +249,11 @@ impl TaskReader {
         dead: RoaringTreemap,
         marks: Marks,
     ) -> Result<(RoaringTreemap, RoaringTreemap), ReadError> {
-        let (file, schema) = self.open_file(difference)?;
-        let mut projection = Projection::new(&difference.file.location, &schema, &difference.file.constants);
+        let file = self.open_file(difference)?;
+        let mut projection = Projection::new(&difference.file.location, file.schema(), &difference.file.constants);
         let mut tests = self.key_tests(&mut projection, marks)?;
         tests.iter_mut().for_each(|test| test.adapter.settle(&projection));
-        let request = Request {
-            leaves: projection.leaves(),
-            mask: projection.mask(),
-            row_groups: row_groups(&file.metadata, difference.split),
-            rows: Rows::without(dead),
-        };
-        let mut rows = FileRows::new(file, &schema, request, &self.fetcher, &self.options)?;
+        let mut rows = self.rows(&file, &projection, difference, Rows::without(dead))?;
         let (mut went, mut came) = (RoaringTreemap::new(), RoaringTreemap::new());
         while let Some(batch) = rows.next()? {
             let marks = test(&mut tests, &mut self.deletes, &difference.file.location, &batch)?;
@@ -275,14 +269,14 @@ impl TaskReader {
         rows: Rows,
         marks: Marks,
     ) -> Result<Reading, ReadError> {
-        let (file, schema) = self.open_file(difference)?;
-        self.fetch_next_tail();
+        let file = self.open_file(difference)?;
+        self.fetch_ahead();
         let wanted = match (&self.key, step.change) {
             (Some(key), Change::Delete) => key,
             _ => &self.all,
         }
         .clone();
-        let mut projection = Projection::new(&difference.file.location, &schema, &difference.file.constants);
+        let mut projection = Projection::new(&difference.file.location, file.schema(), &difference.file.constants);
         let mut output = projection.want(&wanted.fields, &wanted.schema, IfMissing::Refuse)?;
         let metadata = match &self.metadata {
             Some(metadata) => {
@@ -297,13 +291,7 @@ impl TaskReader {
             (metadata, schema)
         });
         tests.iter_mut().for_each(|test| test.adapter.settle(&projection));
-        let request = Request {
-            leaves: projection.leaves(),
-            mask: projection.mask(),
-            row_groups: row_groups(&file.metadata, difference.split),
-            rows,
-        };
-        let rows = FileRows::new(file, &schema, request, &self.fetcher, &self.options)?;
+        let rows = self.rows(&file, &projection, difference, rows)?;
         let dead = match step.change {
             Change::Delete | Change::UpdateBefore => DEAD_BEFORE,
             Change::Insert | Change::UpdateAfter => DEAD_AFTER,
@@ -311,58 +299,65 @@ impl TaskReader {
         Ok(Reading { step, columns: wanted.columns, rows, output, metadata, tests, dead })
     }
 
+    fn rows(
+        &self,
+        file: &Opened,
+        projection: &Projection<'_>,
+        difference: &FileDifference,
+        rows: Rows,
+    ) -> Result<OpenedRows, ReadError> {
+        let pick = |file: &OpenFile, _: &FileSchema| row_groups(&file.metadata, difference.split);
+        file.rows(projection, pick, rows, Some(difference.file.record_count), &self.fetcher, &self.options)
+    }
+
     fn key_tests(&mut self, projection: &mut Projection<'_>, marks: Marks) -> Result<Vec<KeyTest>, ReadError> {
         let mut tests = Vec::with_capacity(marks.len());
         for (ids, marks_of) in marks {
             let keys = self.deletes.keys(&ids)?;
-            let adapter = projection.want(&keys.fields, &keys.schema, IfMissing::Null)?;
+            let adapter = projection.want(&keys.fields.columns, &keys.fields.read_schema, IfMissing::Null)?;
             tests.push(KeyTest { ids, adapter, marks_of });
         }
         Ok(tests)
     }
 
-    fn open_file(&mut self, difference: &FileDifference) -> Result<(Arc<OpenFile>, Arc<FileSchema>), ReadError> {
+    fn open_file(&mut self, difference: &FileDifference) -> Result<Opened, ReadError> {
         let data_file = &difference.file;
-        if data_file.format != FileFormat::Parquet {
-            let what = format!("data files in {:?} are not supported", data_file.format);
-            return Err(ReadError::unsupported(&data_file.location, what));
+        if data_file.format == FileFormat::Avro && difference.split.is_some() {
+            let what = format!("{} is to be read in part, and an Avro file is read whole", data_file.location);
+            return Err(ReadError::Task { task: self.task.id.0, what });
         }
         let handle = FileHandle::new(&data_file.location, data_file.size_bytes);
-        if let Some((file, schema)) = &self.opened
-            && file.handle == handle
+        if let Some(opened) = &self.opened
+            && *opened.handle() == handle
         {
-            return Ok((Arc::clone(file), Arc::clone(schema)));
+            return Ok(opened.clone());
         }
-        let tail = match self.tail.take() {
-            Some((of, tail)) if of == handle => tail,
-            _ => start_tail(&self.fetcher, &handle),
-        };
-        let file = Arc::new(OpenFile::open(&self.fetcher, &handle, tail)?);
-        if file.row_count() != data_file.record_count {
-            let what = format!("it has {} rows and its manifest says {}", file.row_count(), data_file.record_count);
+        let ahead = self.ahead.take().filter(|(of, _)| *of == handle).and_then(|(_, ahead)| ahead);
+        let opened = Opened::open(&self.fetcher, &handle, data_file.format, ahead, &self.ids)?;
+        if let Some(rows) = opened.row_count().filter(|rows| *rows != data_file.record_count) {
+            let what = format!("it has {rows} rows and its manifest says {}", data_file.record_count);
             return Err(ReadError::damaged(&data_file.location, what));
         }
-        let schema = Arc::new(FileSchema::of(&data_file.location, &file.metadata, &self.ids)?);
-        self.opened = Some((Arc::clone(&file), Arc::clone(&schema)));
-        Ok((file, schema))
+        self.opened = Some(opened.clone());
+        Ok(opened)
     }
 
-    /// Asks for the end of the file that comes after the one that is open, so that its footer is there when its turn
+    /// Asks for the first bytes of the file that comes after the one that is open, so that they are there when its turn
     /// comes: many small files would else wait for one request each.
-    fn fetch_next_tail(&mut self) {
+    fn fetch_ahead(&mut self) {
         let of_step = |step: &Step| &self.task.differences[step.difference];
         let is_read = |step: &&Step| match (&of_step(step).before, step.change) {
             (Side::Present(_), Change::Insert) => self.came.contains_key(&step.difference),
             _ => true,
         };
         let next = self.steps.iter().find(is_read).map(|step| &of_step(step).file);
-        let Some(next) = next.filter(|file| file.format == FileFormat::Parquet) else { return };
+        let Some(next) = next else { return };
         let handle = FileHandle::new(&next.location, next.size_bytes);
-        let is_open = self.opened.as_ref().is_some_and(|(file, _)| file.handle == handle);
-        let is_asked = self.tail.as_ref().is_some_and(|(of, _)| *of == handle);
+        let is_open = self.opened.as_ref().is_some_and(|opened| *opened.handle() == handle);
+        let is_asked = self.ahead.as_ref().is_some_and(|(of, _)| *of == handle);
         if !is_open && !is_asked {
-            let tail = start_tail(&self.fetcher, &handle);
-            self.tail = Some((handle, tail));
+            let ahead = start_open(&self.fetcher, &handle, next.format);
+            self.ahead = Some((handle, ahead));
         }
     }
 }
@@ -433,7 +428,7 @@ fn test(
     let mut marks = vec![0; batch.num_rows()];
     for test in tests {
         let columns = test.adapter.columns(batch)?;
-        let marked = deletes.loaded_keys(&test.ids)?.mark(&columns, &test.marks_of, &mut marks);
+        let marked = deletes.loaded_keys(&test.ids)?.mark(columns, &test.marks_of, &mut marks);
         marked.map_err(|error| deletes.key_error(location, error))?;
     }
     Ok(marks)

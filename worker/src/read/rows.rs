@@ -17,7 +17,6 @@ use parquet::file::page_index::offset_index::PageLocation;
 use super::blocks::{Blocks, Chunk};
 use super::error::guarded;
 use super::fetch::Fetcher;
-use super::file_schema::FileSchema;
 use super::footer::{OpenFile, chunk_bytes};
 use super::select::{Positions, Rows, selection};
 use super::width::batch_rows;
@@ -30,8 +29,6 @@ const SPARSE: u64 = 8;
 pub(super) struct Request {
     /// The Parquet columns.
     pub(super) leaves: Vec<usize>,
-    /// The same as the decoder wants it.
-    pub(super) mask: ProjectionMask,
     /// Row groups, ascending.
     pub(super) row_groups: Vec<usize>,
     /// Rows among them.
@@ -79,12 +76,13 @@ struct Decoding {
 impl FileRows {
     pub(super) fn new(
         file: Arc<OpenFile>,
-        schema: &FileSchema,
+        arrow: &ArrowReaderMetadata,
         request: Request,
         fetcher: &Fetcher,
         options: &ReadOptions,
     ) -> Result<Self, ReadError> {
-        let mut arrow = schema.arrow.clone();
+        let mut arrow = arrow.clone();
+        let mask = ProjectionMask::leaves(arrow.parquet_schema(), request.leaves.iter().copied());
         let columns = arrow.parquet_schema().columns();
         let repeated = request.leaves.iter().any(|leaf| columns[*leaf].max_rep_level() > 0);
         if !repeated && is_sparse(&file, &request) {
@@ -97,7 +95,7 @@ impl FileRows {
             fetcher: fetcher.clone(),
             options: options.clone(),
             leaves: request.leaves,
-            mask: request.mask,
+            mask,
             repeated,
             rows: request.rows,
             row_groups: request.row_groups.into(),

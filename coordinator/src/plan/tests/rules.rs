@@ -359,7 +359,7 @@ async fn identity_partitions_become_constants_in_the_read_schemas_types() {
 async fn what_cannot_be_read_is_refused_by_name() {
     for (format, is_encrypted, word) in [
         (DataFileFormat::Orc, false, "ORC"),
-        (DataFileFormat::Avro, false, "Avro"),
+        (DataFileFormat::Puffin, false, "Puffin"),
         (DataFileFormat::Parquet, true, "encrypted"),
     ] {
         let mut table = Table::new(2);
@@ -378,6 +378,22 @@ async fn what_cannot_be_read_is_refused_by_name() {
 }
 
 #[tokio::test]
+async fn a_large_avro_file_is_read_whole_and_a_large_parquet_file_in_parts() {
+    let mut table = Table::new(2);
+    let rows: Vec<Row> = (0..40).map(|id| row(id, 0, id)).collect();
+    for (format, is_cut) in [(DataFileFormat::Parquet, true), (DataFileFormat::Avro, false)] {
+        let mut large = table.file(0, None, rows.clone());
+        large.format = format;
+        let large = Arc::new(large);
+        let s1 = add(&mut table, &[&large]).await;
+        let (tasks, _) = table.check(None, s1).await;
+        let parts = differences(&tasks).into_iter().filter(|difference| difference.file.location == large.path);
+        let parts: Vec<bool> = parts.map(|difference| difference.split.is_some()).collect();
+        assert_eq!((parts.len() > 1, parts[0]), (is_cut, is_cut), "{format}");
+    }
+}
+
+#[tokio::test]
 async fn an_orc_delete_file_is_refused_only_where_it_reaches() {
     let mut table = Table::new(2);
     let only = file(&mut table, 0, None, &[row(1, 0, 0)]);
@@ -391,6 +407,22 @@ async fn an_orc_delete_file_is_refused_only_where_it_reaches() {
     let later = file(&mut table, 0, None, &[row(1, 0, 0)]);
     let s3 = add(&mut table, &[&later]).await;
     table.check(Some(s2), s3).await;
+}
+
+#[tokio::test]
+async fn an_equality_delete_by_a_field_that_cannot_be_a_key_is_refused_only_where_it_reaches() {
+    let mut table = Table::new(2);
+    let only = file(&mut table, 0, None, &[row(1, 0, 0)]);
+    let s1 = add(&mut table, &[&only]).await;
+    let kind = Kind::Equality { ids: vec![99], keys: vec![vec![Some(1)]], has_bounds: false };
+    let odd = of_kind(&table, "odd", 0, None, kind);
+    let s2 = delete(&mut table, &[&odd]).await;
+    let error = table.plan(Some(s1), s2).await.unwrap_err();
+    assert_eq!(error.class(), Class::Refused);
+    assert!(error.to_string().contains("odd") && error.to_string().contains("field 99"), "{error}");
+    let later = file(&mut table, 0, None, &[row(1, 0, 0)]);
+    let s3 = add(&mut table, &[&later]).await;
+    assert_eq!(table.plan(Some(s2), s3).await.unwrap().0.len(), 1);
 }
 
 #[tokio::test]

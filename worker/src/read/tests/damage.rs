@@ -32,7 +32,7 @@ fn a_file_that_cannot_be_read_fails_by_name_and_class() {
         ("footer too long", as_parquet("long.parquet", &long_footer), Class::Corrupt, "its footer claims"),
         ("fewer rows than said", DataFile { record_count: 3, ..good.clone() }, Class::Corrupt, "it has 2 rows"),
         ("ORC", DataFile { format: FileFormat::Orc, ..good.clone() }, Class::Refused, "Orc are not supported"),
-        ("Avro", DataFile { format: FileFormat::Avro, ..good }, Class::Refused, "Avro are not supported"),
+        ("said to be Avro", DataFile { format: FileFormat::Avro, ..good }, Class::Corrupt, "like an Avro file"),
     ];
     for (name, file, class, text) in cases {
         let location = file.location.clone();

@@ -61,8 +61,11 @@ fn a_missing_column_is_the_partition_constant_then_the_default_then_null_then_re
     assert_eq!(lacks(with_default(int(), Literal::int(9)), constant(None)).unwrap(), ["1|null"]);
     assert_eq!(lacks(with_default(int(), Literal::int(9)), Vec::new()).unwrap(), ["1|9"]);
     assert_eq!(lacks(int(), Vec::new()).unwrap(), ["1|null"]);
-    let values: [(PrimitiveType, Vec<u8>, &str); 8] = [
+    let values: [(PrimitiveType, Vec<u8>, &str); 11] = [
         (PrimitiveType::Long, 7i32.to_le_bytes().to_vec(), "1|7"),
+        (PrimitiveType::Double, 0.5f32.to_le_bytes().to_vec(), "1|0.5"),
+        (PrimitiveType::Timestamp, (-1i32).to_le_bytes().to_vec(), "1|1969-12-31T00:00:00"),
+        (PrimitiveType::TimestampNs, 1i32.to_le_bytes().to_vec(), "1|1970-01-02T00:00:00"),
         (PrimitiveType::String, b"x".to_vec(), "1|x"),
         (PrimitiveType::Date, 1i32.to_le_bytes().to_vec(), "1|1970-01-02"),
         (PrimitiveType::Timestamptz, 1i64.to_le_bytes().to_vec(), "1|1970-01-01T00:00:00.000001Z"),
@@ -166,6 +169,44 @@ fn a_struct_that_the_file_lacks_has_the_defaults_of_its_children_or_is_null() {
     assert_eq!(lab.rows_of(&schema([defaulted]), file).unwrap(), ["{x: 4}"]);
 }
 
+#[test]
+fn int96_is_a_timestamp_to_the_microsecond_before_1970_and_after_2262() {
+    let day = 86_400_000_000i64;
+    let moments: [(i64, &str); 4] = [
+        (-1, "1969-12-31T23:59:59.999999"),
+        (0, "1970-01-01T00:00:00"),
+        (1_710_037_800_000_000, "2024-03-10T02:30:00"),
+        (-719_162 * day, "0001-01-01T00:00:00"),
+    ];
+    let schema_type = Arc::new(parse_message_type("message m { required int96 at = 1; }").unwrap());
+    let mut bytes = Vec::new();
+    let mut writer = SerializedFileWriter::new(&mut bytes, schema_type, Default::default()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    let values: Vec<Int96> =
+        moments.iter().map(|(at, _)| int96(at.div_euclid(day), at.rem_euclid(day) * 1000)).collect();
+    column.typed::<Int96Type>().write_batch(&values, None, None).unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    writer.close().unwrap();
+    let lab = Lab::new();
+    let file = lab.data_file("f.parquet", &bytes, 4);
+    let read = |of| lab.rows_of(&schema([required(1, "at", of)]), file.clone());
+    let expected: Vec<&str> = moments.iter().map(|(_, text)| *text).collect();
+    assert_eq!(read(PrimitiveType::Timestamp).unwrap(), expected);
+    let with_zone: Vec<String> = expected.iter().map(|text| format!("{text}Z")).collect();
+    assert_eq!(read(PrimitiveType::Timestamptz).unwrap(), with_zone);
+    for of in [PrimitiveType::TimestampNs, PrimitiveType::Long] {
+        assert_eq!(read(of).unwrap_err().class(), Class::Refused);
+    }
+}
+
+fn int96(days: i64, nanos: i64) -> Int96 {
+    let mut at = Int96::new();
+    at.set_data(nanos as u32, (nanos >> 32) as u32, (days + 2_440_588) as u32);
+    at
+}
+
 /// A file of one row, as hive or an old Spark leaves it: a struct first, then `id`, then an INT96.
 fn without_ids(lab: &Lab) -> DataFile {
     let message = "message spark_schema {
@@ -178,9 +219,7 @@ fn without_ids(lab: &Lab) -> DataFile {
     let mut writer = SerializedFileWriter::new(&mut bytes, schema, Default::default()).unwrap();
     let mut group = writer.next_row_group().unwrap();
     // 3332-12-14 11:33:10.965: beyond what nanoseconds since 1970 can say.
-    let (days, nanos) = (497_808u64, (11 * 3600 + 33 * 60 + 10) * 1_000_000_000u64 + 965_000_000);
-    let mut at = Int96::new();
-    at.set_data(nanos as u32, (nanos >> 32) as u32, (days + 2_440_588) as u32);
+    let at = int96(497_808, (11 * 3600 + 33 * 60 + 10) * 1_000_000_000 + 965_000_000);
     let mut column = group.next_column().unwrap().unwrap();
     column.typed::<Int32Type>().write_batch(&[41], Some(&[2]), None).unwrap();
     column.close().unwrap();
@@ -224,6 +263,14 @@ fn a_file_without_ids_is_read_by_name_mapping_else_by_position() {
     context.source.name_mapping = Some(mapping.to_owned());
     let task = task(vec![added(file)], Vec::new());
     assert_eq!(lab.read(&context, &task).unwrap(), inserts(&expected));
+
+    // Under another name a nested field may be one that was renamed: only a mapping can tell.
+    let renamed =
+        struct_type([optional(11, "text", PrimitiveType::String), optional(12, "renamed", PrimitiveType::Int)]);
+    let renamed = schema([NestedField::optional(1, "nested", renamed).into()]);
+    let error = lab.rows_of(&renamed, without_ids(&lab)).unwrap_err();
+    assert_eq!(error.class(), Class::Refused);
+    assert!(error.to_string().contains("column nested.renamed of") && error.to_string().contains("inner"), "{error}");
 
     // A column that the mapping does not know is not there, even if its position fits.
     context.source.name_mapping = Some(r#"[{"field-id": 33, "names": ["id"]}]"#.to_owned());

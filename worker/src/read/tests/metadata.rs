@@ -6,7 +6,7 @@ use iceferry_common::model::{Changelog, Constant, DuplicateKeys, Identity, Metad
 
 use super::*;
 
-fn logged(columns: &[MetadataColumn]) -> EpochContext {
+pub(super) fn logged(columns: &[MetadataColumn]) -> EpochContext {
     let commit = SourceCommit { snapshot_id: SnapshotId(77), sequence_number: 5, timestamp_ms: 1, change_ordinal: 3 };
     let region = NestedField::optional(1000, "region", Type::Primitive(PrimitiveType::String));
     let day = NestedField::optional(1001, "day", Type::Primitive(PrimitiveType::Int));

@@ -2,11 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+mod avro;
 mod damage;
 mod deletes;
 mod evolution;
 mod files;
+mod many_deletes;
 mod metadata;
+mod nested;
 mod property;
 mod types;
 

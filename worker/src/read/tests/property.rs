@@ -2,8 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use apache_avro::Codec;
+use apache_avro::types::Value;
 use iceberg::spec::ListType;
 
+use super::avro::{container, none, record, some};
 use super::*;
 
 /// A small generator of random numbers (SplitMix64): enough for tests, and the same everywhere.
@@ -101,18 +104,61 @@ fn write_delete(lab: &Lab, name: &str, delete: &Delete, files: &[DataFile], rand
             for index in (1..rows.len()).rev() {
                 rows.swap(index, random.below(index as u64 + 1) as usize);
             }
+            if random.chance(30) {
+                return avro_positions(lab, name, &rows);
+            }
             lab.positions(name, &rows)
         }
         Delete::Vector(_, positions) => lab.vector(name, &positions.iter().copied().collect::<Vec<_>>()),
         Delete::Ids(ids) => {
+            if random.chance(30) {
+                let rows: Vec<_> = ids.iter().map(|id| (*id, 0)).collect();
+                return avro_keys(lab, name, &rows, &[1]);
+            }
             let [id, _] = columns(ids.iter().map(|id| (*id, 0)));
             lab.equality(name, &[id])
         }
         Delete::IdsAndNames(keys) => {
+            if random.chance(30) {
+                return avro_keys(lab, name, &keys.iter().copied().collect::<Vec<_>>(), &[1, 2]);
+            }
             let [id, n] = columns(keys.iter().copied());
             lab.equality(name, &[n, id])
         }
     }
+}
+
+const AVRO_ROW: &str = r#"{"type":"record","name":"t","fields":[{"name":"id","type":["null","int"],"field-id":1},
+    {"name":"l","type":{"type":"array","items":"int","element-id":4},"field-id":3},
+    {"name":"n","type":"int","field-id":2}]}"#;
+
+/// Rows in blocks of some size.
+fn avro(rows: &[(Option<i32>, i32)], block_rows: usize, codec: Codec) -> Vec<u8> {
+    let row = |row: &(Option<i32>, i32)| {
+        let list = (0..row.1).map(Value::Int).collect();
+        let id = row.0.map_or_else(none, |id| some(Value::Int(id)));
+        record(&[("id", id), ("l", Value::Array(list)), ("n", Value::Int(row.1))])
+    };
+    let blocks: Vec<Vec<Value>> = rows.chunks(block_rows).map(|rows| rows.iter().map(row).collect()).collect();
+    container(AVRO_ROW, &blocks, codec)
+}
+
+fn avro_keys(lab: &Lab, name: &str, rows: &[(Option<i32>, i32)], field_ids: &[i32]) -> DeleteFile {
+    let size_bytes = lab.put(name, avro(rows, 5, Codec::Snappy));
+    let kind = DeleteKind::Equality { field_ids: field_ids.to_vec() };
+    let (location, record_count) = (lab.location(name), rows.len() as u64);
+    DeleteFile { location, format: FileFormat::Avro, size_bytes, record_count, kind }
+}
+
+fn avro_positions(lab: &Lab, name: &str, rows: &[(&str, i64)]) -> DeleteFile {
+    let json = r#"{"type":"record","name":"d","fields":[{"name":"file_path","type":"string","field-id":2147483546},
+        {"name":"pos","type":"long","field-id":2147483545}]}"#;
+    let row = |(path, position): &(&str, i64)| {
+        record(&[("file_path", Value::String((*path).to_owned())), ("pos", Value::Long(*position))])
+    };
+    let size_bytes = lab.put(name, container(json, &[rows.iter().map(row).collect()], Codec::Null));
+    let (location, record_count) = (lab.location(name), rows.len() as u64);
+    DeleteFile { location, format: FileFormat::Avro, size_bytes, record_count, kind: DeleteKind::Position }
 }
 
 /// Deletes of a side: any of them, but of vectors at most one for the file and none for others.
@@ -160,7 +206,15 @@ fn run_case(lab: &Lab, random: &mut Random) {
     let schema = schema(fields);
     let group_rows = 1 + random.below(150) as usize;
     let page_rows = 1 + random.below(50) as usize;
+    let codecs = [Codec::Null, Codec::Snappy, Codec::Deflate(Default::default())];
+    let in_avro: Vec<Option<Codec>> =
+        table.iter().map(|_| random.chance(30).then(|| codecs[random.below(3) as usize])).collect();
     let write = |(index, rows): (usize, &Vec<_>)| {
+        if let Some(codec) = in_avro[index] {
+            let bytes = avro(rows, page_rows, codec);
+            let file = lab.data_file(&format!("f{index}"), &bytes, rows.len() as u64);
+            return DataFile { format: FileFormat::Avro, ..file };
+        }
         let properties = WriterProperties::builder()
             .set_max_row_group_row_count(Some(group_rows))
             .set_data_page_row_count_limit(page_rows)
@@ -204,7 +258,7 @@ fn run_case(lab: &Lab, random: &mut Random) {
             }
         }
         let one = difference(files[file].clone(), before.as_deref(), after.as_deref());
-        if random.chance(40) {
+        if files[file].format == FileFormat::Parquet && random.chance(40) {
             let size = files[file].size_bytes;
             let border = random.below(size);
             differences.extend([split(one.clone(), 0, border), split(one, border, size)]);
