@@ -1,6 +1,7 @@
 //! A hash of what makes one mirror another: where rows come from and what of them is kept.
 
 use super::JobFile;
+use crate::filter::Filter;
 use crate::model::TargetMode;
 
 /// The first line of the hashed text. Another number would make every target look like another mirror.
@@ -34,7 +35,8 @@ fn canonical(job: &JobFile) -> String {
     key.sort_unstable();
     add("key", &key);
     add("columns", &[]);
-    add("filter", &[]);
+    let filter = job.source.filter.as_ref().map(Filter::canonical);
+    add("filter", &filter.iter().map(String::as_str).collect::<Vec<_>>());
     let mode = match job.target.mode {
         TargetMode::MergeOnRead => "merge-on-read",
         TargetMode::Append => "append",
@@ -87,11 +89,22 @@ target: { table: lake.orders, catalog_properties: { type: sql }, equality_column
             ("[id, region]", "[id]"),
             (", equality_columns: [id, region]", ""),
             (", equality_columns: [id, region]", ", mode: append"),
+            ("type: rest }", "type: rest }, filter: a > 5"),
         ] {
             let other = BASE.replace(from, to);
             assert_ne!(other, BASE);
             assert_ne!(job(&other).mirror_hash(), base, "{to}");
         }
+    }
+
+    #[test]
+    fn another_filter_makes_another_hash_and_the_same_written_otherwise_does_not() {
+        let of = |filter: &str| {
+            job(&BASE.replace("type: rest }", &format!("type: rest }}, filter: \"{filter}\""))).mirror_hash()
+        };
+        assert_eq!(of("a > 5"), of(" 5.0 <a"));
+        assert_ne!(of("a > 5"), of("a > 6"));
+        assert_ne!(of("a > 5"), of("b > 5"));
     }
 
     #[test]

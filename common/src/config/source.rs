@@ -7,6 +7,7 @@ use super::secret::CatalogProperties;
 use super::table_name::TableName;
 use super::timestamp::{self, End};
 use super::yaml::Node;
+use crate::filter::Filter;
 use crate::model::{DuplicateKeys, MetadataColumn, SnapshotId};
 
 /// What to read.
@@ -27,6 +28,8 @@ pub struct SourceSettings {
     pub identifier_columns: Vec<String>,
     /// Metadata columns to carry beside the rows, each once, in the file's order.
     pub metadata_columns: Vec<MetadataColumn>,
+    /// Which rows count; all without one.
+    pub filter: Option<Filter>,
 }
 
 /// Where a job starts and ends, as the file says it; which snapshots these are is known when the table is.
@@ -94,6 +97,7 @@ pub(super) fn read(node: Node, report: &mut Report) -> Option<SourceSettings> {
     let bounds = bounds(&mut block);
     polling(&mut block);
     projection(&mut block);
+    let filter = filter(&mut block);
     let changes = block.word("changes", CHANGES);
     let duplicate_keys = block.word("duplicate_keys", DUPLICATE_KEYS);
     let identifier_columns = block.names("identifier_columns", "columns");
@@ -107,6 +111,7 @@ pub(super) fn read(node: Node, report: &mut Report) -> Option<SourceSettings> {
         duplicate_keys,
         identifier_columns: identifier_columns.unwrap_or_default(),
         metadata_columns,
+        filter,
     })
 }
 
@@ -247,8 +252,13 @@ fn projection(block: &mut Block<'_>) {
         block.names(key, "columns");
         block.not_yet(key);
     }
-    block.text("filter", "a condition");
-    block.not_yet("filter");
+}
+
+/// The condition, if it is well formed. Whether the table has its columns is for those who open it.
+fn filter(block: &mut Block<'_>) -> Option<Filter> {
+    let text = block.text("filter", "a condition")?;
+    // Not the text: it may hold what must not be shown.
+    Filter::parse(&text.value).map_err(|error| block.problem("filter", error.to_string())).ok()
 }
 
 /// Metadata columns by their names. What the table has to have for them is for those who open it.

@@ -75,6 +75,12 @@ pub enum JobError {
         /// What is in the way, and what to do.
         problem: String,
     },
+    /// The job file asks for what a run does not do yet.
+    #[error("not supported yet: {key}")]
+    NotSupportedYet {
+        /// The path of the key.
+        key: &'static str,
+    },
     /// What defines the mirror is no longer what the target was made with.
     #[error("target {table}: {problem}")]
     MirrorChanged {
@@ -129,9 +135,11 @@ impl Classified for JobError {
         match self {
             Self::Catalog { source, .. } => source.class(),
             Self::Schema { .. } | Self::Source { .. } | Self::AppendOnly { .. } | Self::Target { .. } => Class::Refused,
-            Self::Key { .. } | Self::Identifier { .. } | Self::KeyNeeded { .. } | Self::MirrorChanged { .. } => {
-                Class::Config
-            }
+            Self::Key { .. }
+            | Self::Identifier { .. }
+            | Self::KeyNeeded { .. }
+            | Self::MirrorChanged { .. }
+            | Self::NotSupportedYet { .. } => Class::Config,
             Self::SourceReplaced { .. } => Class::HistoryGap,
             Self::Range(error) => error.class(),
             Self::Plan(error) => error.class(),

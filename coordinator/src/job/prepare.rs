@@ -75,6 +75,9 @@ impl Prepared {
 /// # Errors
 /// [`JobError`]: whatever can be told to be wrong without reading data.
 pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
+    if job.source.filter.is_some() {
+        return Err(JobError::NotSupportedYet { key: "source.filter" });
+    }
     let source_catalog =
         catalog::open(&job.source.catalog_properties.expose()).await.map_err(JobError::catalog("source"))?;
     let source = source_catalog.load_table(&job.source.table.ident()).await.map_err(JobError::catalog("source"))?;
