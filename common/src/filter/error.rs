@@ -1,6 +1,7 @@
 //! What can be wrong with a filter. No message holds a literal, which may be a secret.
 
 use arrow::error::ArrowError;
+use iceberg::Error as IcebergError;
 
 use crate::fault::{Class, Classified};
 
@@ -47,6 +48,12 @@ pub enum FilterError {
         /// Literals that can.
         expected: &'static str,
     },
+    /// The columns of a filter make no schema, though those of the table do.
+    #[error("the columns of the filter make no schema")]
+    Schema {
+        /// Why.
+        source: Box<IcebergError>,
+    },
     /// Rows were given without a column of the filter, or in another type: a broken promise of the caller.
     #[error("the filter cannot be applied to column {column}: {problem}")]
     Array {
@@ -71,7 +78,7 @@ impl Classified for FilterError {
             Self::Syntax { .. } | Self::Unsupported { .. } | Self::Column { .. } | Self::Literal { .. } => {
                 Class::Config
             }
-            Self::Array { .. } | Self::Compare { .. } => Class::Bug,
+            Self::Schema { .. } | Self::Array { .. } | Self::Compare { .. } => Class::Bug,
         }
     }
 }

@@ -37,6 +37,7 @@ mod parse;
 mod partition;
 mod prune;
 mod syntax;
+mod table;
 mod temporal;
 mod token;
 mod value;
@@ -52,6 +53,8 @@ pub use bind::BoundFilter;
 pub use error::FilterError;
 pub use partition::PartitionFilter;
 pub use prune::{ColumnStatistics, Statistics};
+pub use table::TableFilter;
+pub use value::whole_datum;
 
 /// A condition on rows, well formed, of a table that is not known yet.
 #[derive(Clone, PartialEq, Eq)]

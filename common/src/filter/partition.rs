@@ -62,6 +62,13 @@ impl BoundFilter {
     }
 }
 
+/// Literals may hold what logs must not show.
+impl std::fmt::Debug for PartitionFilter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PartitionFilter").field("fields", &self.fields).finish_non_exhaustive()
+    }
+}
+
 impl PartitionFilter {
     /// Whether a file of this partition may hold a row that matches. `false` is certain.
     pub fn may_match_partition(&self, partition: &Struct) -> bool {

@@ -85,12 +85,16 @@ impl Range {
         .trusted(kind)
     }
 
-    /// Without bounds that say nothing: some writers take NaN for one, and some order UUIDs by signed halves, so that of these
-    /// only a single value can be relied on.
+    /// Without bounds that say nothing: those that are the wrong way round, or NaN, as some writers have it; and of UUIDs, which
+    /// some writers order by signed halves, all but a single value.
     pub(super) fn trusted(mut self, kind: &PrimitiveType) -> Self {
+        // They have all their bytes, or are none.
+        self.is_exact |= *kind == PrimitiveType::Uuid;
         let is_nan = |bound: &Option<Value>| bound.as_ref().is_some_and(Value::is_nan);
         let untrusted_uuid = *kind == PrimitiveType::Uuid && !self.is_single();
-        if is_nan(&self.lower) || is_nan(&self.upper) || untrusted_uuid {
+        let compared = self.lower.as_ref().zip(self.upper.as_ref()).and_then(|(lower, upper)| lower.compare(upper));
+        let is_inverted = compared == Some(Ordering::Greater);
+        if is_nan(&self.lower) || is_nan(&self.upper) || is_inverted || untrusted_uuid {
             (self.lower, self.upper) = (None, None);
         }
         self

@@ -110,18 +110,31 @@ pub(super) fn units_per_day(kind: &PrimitiveType) -> Option<i64> {
     }
 }
 
+/// The datum of a whole number: an integer, a date, a time, a timestamp in the type's own unit, or the digits of a decimal at
+/// its scale. `None` when the type does not hold it, or holds other things.
+pub fn whole_datum(kind: &PrimitiveType, value: i128) -> Option<Datum> {
+    let bytes = match kind {
+        PrimitiveType::Int | PrimitiveType::Date => i32::try_from(value).ok()?.to_le_bytes().to_vec(),
+        PrimitiveType::Decimal { .. } => value.to_be_bytes().to_vec(),
+        PrimitiveType::Long
+        | PrimitiveType::Time
+        | PrimitiveType::Timestamp
+        | PrimitiveType::Timestamptz
+        | PrimitiveType::TimestampNs
+        | PrimitiveType::TimestamptzNs => i64::try_from(value).ok()?.to_le_bytes().to_vec(),
+        _ => return None,
+    };
+    Datum::try_from_bytes(&bytes, kind.clone()).ok()
+}
+
 /// The datum of a value, as the iceberg crate takes it for its transforms. `None` when the type does not hold it, and for
 /// booleans and floats, which have no use for it.
 pub(super) fn datum(kind: &PrimitiveType, value: &Value) -> Option<Datum> {
     let bytes = match (kind, value) {
-        (PrimitiveType::Int | PrimitiveType::Date, Value::Whole(value)) => {
-            i32::try_from(*value).ok()?.to_le_bytes().to_vec()
-        }
-        (PrimitiveType::Decimal { .. }, Value::Whole(value)) => value.to_be_bytes().to_vec(),
-        (_, Value::Whole(value)) => i64::try_from(*value).ok()?.to_le_bytes().to_vec(),
-        (PrimitiveType::String, Value::Text(text)) => text.as_bytes().to_vec(),
-        (PrimitiveType::Uuid | PrimitiveType::Fixed(_) | PrimitiveType::Binary, Value::Bytes(bytes)) => bytes.clone(),
+        (_, Value::Whole(value)) => return whole_datum(kind, *value),
+        (PrimitiveType::String, Value::Text(text)) => text.as_bytes(),
+        (PrimitiveType::Uuid | PrimitiveType::Fixed(_) | PrimitiveType::Binary, Value::Bytes(bytes)) => bytes,
         _ => return None,
     };
-    Datum::try_from_bytes(&bytes, kind.clone()).ok()
+    Datum::try_from_bytes(bytes, kind.clone()).ok()
 }

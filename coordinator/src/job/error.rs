@@ -1,6 +1,7 @@
 //! What can end a job.
 
 use iceferry_common::fault::{Class, Classified};
+use iceferry_common::filter::FilterError;
 
 use crate::catalog::CatalogError;
 
@@ -75,11 +76,13 @@ pub enum JobError {
         /// What is in the way, and what to do.
         problem: String,
     },
-    /// The job file asks for what a run does not do yet.
-    #[error("not supported yet: {key}")]
-    NotSupportedYet {
-        /// The path of the key.
-        key: &'static str,
+    /// The filter does not fit the source.
+    #[error("source.filter does not fit {table}")]
+    Filter {
+        /// The source table.
+        table: String,
+        /// Why.
+        source: Box<FilterError>,
     },
     /// What defines the mirror is no longer what the target was made with.
     #[error("target {table}: {problem}")]
@@ -135,12 +138,11 @@ impl Classified for JobError {
         match self {
             Self::Catalog { source, .. } => source.class(),
             Self::Schema { .. } | Self::Source { .. } | Self::AppendOnly { .. } | Self::Target { .. } => Class::Refused,
-            Self::Key { .. }
-            | Self::Identifier { .. }
-            | Self::KeyNeeded { .. }
-            | Self::MirrorChanged { .. }
-            | Self::NotSupportedYet { .. } => Class::Config,
+            Self::Key { .. } | Self::Identifier { .. } | Self::KeyNeeded { .. } | Self::MirrorChanged { .. } => {
+                Class::Config
+            }
             Self::SourceReplaced { .. } => Class::HistoryGap,
+            Self::Filter { source, .. } => source.class(),
             Self::Range(error) => error.class(),
             Self::Plan(error) => error.class(),
             Self::Distribute(error) => error.class(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use iceberg::spec::{FormatVersion, Schema, SchemaRef, TableMetadata};
 use iceferry_common::config::{JobFile, StartBound};
+use iceferry_common::filter::TableFilter;
 use iceferry_common::model::{Identity, SnapshotId, TargetMode};
 
 use super::changelog::{self, AddedColumns, ChangelogShape};
@@ -41,6 +42,8 @@ pub struct Prepared {
     pub write_key: Vec<i32>,
     /// The key as field ids of the source.
     pub read_key: Vec<i32>,
+    /// Which rows count; all without one.
+    pub filter: Option<TableFilter>,
     /// How changes become rows, when the target is a changelog.
     pub changelog: Option<ChangelogShape>,
     /// The hash of what defines the mirror, the source's columns included.
@@ -75,9 +78,6 @@ impl Prepared {
 /// # Errors
 /// [`JobError`]: whatever can be told to be wrong without reading data.
 pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
-    if job.source.filter.is_some() {
-        return Err(JobError::NotSupportedYet { key: "source.filter" });
-    }
     let source_catalog =
         catalog::open(&job.source.catalog_properties.expose()).await.map_err(JobError::catalog("source"))?;
     let source = source_catalog.load_table(&job.source.table.ident()).await.map_err(JobError::catalog("source"))?;
@@ -131,6 +131,9 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
     let fitting = those_that_fit(candidates, &row_schema).map_err(fit)?;
     let Reading { source_schema, read_schema, mirror_hash } =
         reading(&job, &source, fitting, checkpoint.as_ref()).map_err(fit)?;
+    let filter = job.source.filter.clone().map(|filter| TableFilter::new(filter, &source_schema)).transpose();
+    let filter =
+        filter.map_err(|error| JobError::Filter { table: source.ident.to_string(), source: Box::new(error) })?;
     let equality_schema = Arc::new(schema::equality_schema(&source.metadata).map_err(fit)?);
     let (read_key, write_key) = key(&job, &source, &source_schema, &write_schema)?;
     let changelog = match added.is_empty() {
@@ -167,6 +170,7 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
         equality_schema,
         write_key,
         read_key,
+        filter,
         changelog,
         mirror_hash,
         notes,

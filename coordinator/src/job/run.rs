@@ -329,6 +329,7 @@ impl Carrier<'_> {
                 read_schema: prepared.read_schema.clone(),
                 equality_schema: prepared.equality_schema.clone(),
                 name_mapping: name_mapping(&prepared.source.metadata),
+                filter: prepared.filter.clone(),
                 storage: prepared.source.storage.properties().clone(),
             },
             target: TargetContext {
@@ -466,6 +467,7 @@ impl Prepared {
             after: epoch.through,
             read_schema: self.read_schema.clone(),
             key: self.read_key.clone(),
+            filter: self.filter.as_ref().map(|filter| filter.bound().clone()),
             together: self.together(),
             partition_type: self.changelog.as_ref().map(|shape| shape.partition_type.clone()),
             options: plan::PlanOptions::of_table(&self.source.metadata),

@@ -11,6 +11,7 @@ use iceferry_common::model::{Constant, FileFormat};
 
 use super::bounds::{self, ColumnBounds, PathRange};
 use super::error::FileProblem;
+use super::filter::FileFilter;
 use super::partition::{self, Partition};
 
 /// Field id of `file_path` in position delete files; fixed by the specification.
@@ -35,6 +36,8 @@ pub(super) struct DataEntry {
     pub(super) partition_values: Result<Vec<Constant>, String>,
     /// The id of its first row, where it has a part in the table's row lineage.
     pub(super) first_row_id: Option<i64>,
+    /// False only when the filter certainly keeps none of its rows.
+    pub(super) may_match: bool,
 }
 
 /// A live delete file, or one vector.
@@ -81,11 +84,18 @@ pub(super) struct Decoding {
     top_level: std::collections::HashSet<i32>,
     read_schema: Arc<Schema>,
     partition_type: Option<StructType>,
+    filter: FileFilter,
 }
 
 impl Decoding {
-    pub(super) fn new(table: &TableMetadata, read_schema: Arc<Schema>, partition_type: Option<StructType>) -> Self {
+    pub(super) fn new(
+        table: &TableMetadata,
+        read_schema: Arc<Schema>,
+        partition_type: Option<StructType>,
+        filter: FileFilter,
+    ) -> Self {
         Self {
+            filter,
             unpartitioned: table.partition_specs_iter().map(|spec| (spec.spec_id(), spec.is_unpartitioned())).collect(),
             top_level: bounds::top_level(table.schemas_iter()),
             read_schema,
@@ -108,7 +118,12 @@ impl Decoding {
         let spec = manifest.metadata().partition_spec();
         let mut partitions = Partitions::default();
         let mut row_ids = RowIds::new(of);
-        let entry = |entry| self.data_entry(of, spec, entry, columns, &mut partitions, &mut row_ids);
+        let filter = self.filter.of_spec(spec);
+        let entry = |entry: &ManifestEntry| {
+            let may_match = filter.may_match(entry.data_file());
+            let entry = self.data_entry(of, spec, entry, columns, &mut partitions, &mut row_ids)?;
+            Ok(DataEntry { may_match, ..entry })
+        };
         live(manifest).map(entry).collect()
     }
 
@@ -142,6 +157,7 @@ impl Decoding {
                 None => Ok(Vec::new()),
             },
             first_row_id: row_ids.first_of(file.first_row_id(), file.record_count()),
+            may_match: true,
         })
     }
 

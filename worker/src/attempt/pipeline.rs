@@ -13,6 +13,7 @@ use iceferry_common::storage::Storage;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+use super::keep::Keep;
 use super::{AttemptError, Counters, Runner};
 use crate::ChangeBatch;
 use crate::read::{ReadError, ReadOptions, TaskReader};
@@ -98,6 +99,7 @@ impl PipelineRunner {
         let plain_columns = RefCell::new(Vec::new());
         let reader =
             Counted { reader: reader.map_err(|error| failed(&error))?, progress, plain_columns: &plain_columns };
+        let keep = Keep::of(&context, task.resolution)?;
         let tagging = self.tagging(&context, task.resolution, key);
         let mut tagged = tag::tag(reader, tagging);
 
@@ -118,6 +120,14 @@ impl PipelineRunner {
                 Err(_) if cancel.is_cancelled() => return Err(AttemptError::cancelled(stager.abort())),
                 Err(error) => return Err(AttemptError::new(&error, stager.abort())),
             };
+            let batch = match &keep {
+                None => Some(batch),
+                Some(keep) => match keep.apply(batch) {
+                    Ok(batch) => batch,
+                    Err(error) => return Err(AttemptError::new(&error, stager.abort())),
+                },
+            };
+            let Some(batch) = batch else { continue };
             if let Err(error) = stager.write(&batch) {
                 return Err(AttemptError::new(&error, stager.abort()));
             }

@@ -1,5 +1,6 @@
 //! Reading chosen columns of a Parquet delete file from its first row to its last.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
@@ -49,7 +50,14 @@ impl DeleteColumns {
         let mut adapter = projection.want(&required, schema, IfMissing::Refuse)?;
         adapter.settle(&projection);
         let row_groups = row_groups(&file, &file_schema);
-        let request = Request { leaves: projection.leaves(), mask: projection.mask(), row_groups, rows: Rows::All };
+        let request = Request {
+            leaves: projection.leaves(),
+            mask: projection.mask(),
+            row_groups,
+            rows: Rows::All,
+            within: HashMap::new(),
+            metadata: None,
+        };
         Ok(Self { rows: FileRows::new(file, &file_schema, request, fetcher, options)?, adapter })
     }
 

@@ -19,6 +19,7 @@ use super::deletes::{Deletes, KeyIds, SideDeletes};
 use super::difference::{Candidates, DEAD_AFTER, DEAD_BEFORE, Marks, Step, candidates, compare, marks, steps};
 use super::fetch::{Fetch, Fetcher, FileHandle};
 use super::file_schema::{FallbackIds, FileSchema, Shape};
+use super::filter::{Chosen, ReadFilter, RowFilter};
 use super::footer::{OpenFile, start_tail};
 use super::metadata::{FileMetadata, MetadataColumns};
 use super::project::{Adapter, IfMissing, Projection};
@@ -44,6 +45,7 @@ pub struct TaskReader {
     all: Wanted,
     key: Option<Wanted>,
     metadata: Option<MetadataColumns>,
+    filter: Option<ReadFilter>,
     deletes: Deletes,
     steps: VecDeque<Step>,
     /// Rows that came back in files whose DELETE rows were read already.
@@ -72,6 +74,7 @@ struct Reading {
     output: Adapter,
     /// Columns that come behind those of the output, and the schema of both.
     metadata: Option<(FileMetadata, SchemaRef)>,
+    filter: Option<RowFilter>,
     tests: Vec<KeyTest>,
     /// Rows with this mark are left out.
     dead: u8,
@@ -103,6 +106,7 @@ impl TaskReader {
         let all = Wanted { columns: Columns::All, fields, schema: Arc::new(schema) };
         let key = key_columns(context, task, &all)?;
         let metadata = context.changelog.as_ref().map(MetadataColumns::of).transpose().map_err(refuse)?;
+        let filter = ReadFilter::of(context, task.resolution)?;
         let ids = FallbackIds::of_table(&source.table, source.name_mapping.as_deref())?;
         let task = Arc::new(task.clone());
         let fetcher = Fetcher::new(storage, runtime, options.cancel.clone());
@@ -116,6 +120,7 @@ impl TaskReader {
             all,
             key,
             metadata,
+            filter,
             deletes,
             came: HashMap::new(),
             opened: None,
@@ -237,12 +242,9 @@ impl TaskReader {
         let mut projection = Projection::new(&difference.file.location, &schema, &difference.file.constants);
         let mut tests = self.key_tests(&mut projection, marks)?;
         tests.iter_mut().for_each(|test| test.adapter.settle(&projection));
-        let request = Request {
-            leaves: projection.leaves(),
-            mask: projection.mask(),
-            row_groups: row_groups(&file.metadata, difference.split),
-            rows: Rows::without(dead),
-        };
+        // Rows that the filter leaves out need not be compared.
+        let chosen = self.choose(&file, &schema, difference)?;
+        let request = request(&projection, chosen, Rows::without(dead));
         let mut rows = FileRows::new(file, &schema, request, &self.fetcher, &self.options)?;
         let (mut went, mut came) = (RoaringTreemap::new(), RoaringTreemap::new());
         while let Some(batch) = rows.next()? {
@@ -274,25 +276,35 @@ impl TaskReader {
             }
             None => None,
         };
+        let chosen = self.choose(&file, &schema, difference)?;
+        let filter = self.filter.as_ref().filter(|_| !chosen.all_match);
+        let mut filter = filter.map(|filter| filter.rows(&mut projection)).transpose()?;
         let mut tests = self.key_tests(&mut projection, marks)?;
         output.settle(&projection);
+        if let Some(filter) = &mut filter {
+            filter.settle(&projection);
+        }
         let metadata = metadata.map(|(mut metadata, schema)| {
             metadata.settle(&projection);
             (metadata, schema)
         });
         tests.iter_mut().for_each(|test| test.adapter.settle(&projection));
-        let request = Request {
-            leaves: projection.leaves(),
-            mask: projection.mask(),
-            row_groups: row_groups(&file.metadata, difference.split),
-            rows,
-        };
+        let request = request(&projection, chosen, rows);
         let rows = FileRows::new(file, &schema, request, &self.fetcher, &self.options)?;
         let dead = match step.change {
             Change::Delete | Change::UpdateBefore => DEAD_BEFORE,
             Change::Insert | Change::UpdateAfter => DEAD_AFTER,
         };
-        Ok(Reading { step, columns: wanted.columns, rows, output, metadata, tests, dead })
+        Ok(Reading { step, columns: wanted.columns, rows, output, metadata, filter, tests, dead })
+    }
+
+    /// Which row groups of a file are read, and which of their rows.
+    fn choose(&self, file: &OpenFile, schema: &FileSchema, difference: &FileDifference) -> Result<Chosen, ReadError> {
+        let row_groups = row_groups(&file.metadata, difference.split);
+        match &self.filter {
+            Some(filter) => filter.choose(file, schema, row_groups, &self.fetcher),
+            None => Ok(Chosen { row_groups, all_match: true, ..Chosen::default() }),
+        }
     }
 
     fn key_tests(&mut self, projection: &mut Projection<'_>, marks: Marks) -> Result<Vec<KeyTest>, ReadError> {
@@ -367,13 +379,26 @@ impl Iterator for TaskReader {
 impl Reading {
     /// The next rows that are left after the equality deletes; `None` at the end.
     fn next(&mut self, deletes: &mut Deletes) -> Result<Option<RecordBatch>, ReadError> {
-        while let Some(batch) = self.rows.next()? {
+        while let Some(mut batch) = self.rows.next()? {
+            let needs_positions = self.metadata.as_ref().is_some_and(|(metadata, _)| metadata.needs_positions());
+            let mut positions: Vec<i64> = match needs_positions {
+                true => self.rows.positions(batch.num_rows()).map(|position| position as i64).collect(),
+                false => Vec::new(),
+            };
+            if let Some(filter) = &mut self.filter {
+                let kept = filter.keep(&batch)?;
+                if kept.true_count() < batch.num_rows() {
+                    let mut rows = kept.values().iter();
+                    positions.retain(|_| rows.next().unwrap_or_default());
+                    batch = filter_record_batch(&batch, &kept)
+                        .map_err(|error| ReadError::damaged(self.output.location(), error.to_string()))?;
+                }
+                if batch.num_rows() == 0 {
+                    continue;
+                }
+            }
             let mut rows = self.output.apply(&batch)?;
             if let Some((metadata, schema)) = &mut self.metadata {
-                let positions = match metadata.needs_positions() {
-                    true => self.rows.positions(batch.num_rows()).map(|position| position as i64).collect(),
-                    false => Vec::new(),
-                };
                 let location = self.output.location();
                 let columns = metadata.columns(location, &batch, &positions)?;
                 rows = with_columns(location, rows, columns, schema)?;
@@ -392,6 +417,12 @@ impl Reading {
         }
         Ok(None)
     }
+}
+
+/// What to read of a file for all that is wanted of it.
+fn request(projection: &Projection<'_>, chosen: Chosen, rows: Rows) -> Request {
+    let Chosen { row_groups, within, metadata, .. } = chosen;
+    Request { leaves: projection.leaves(), mask: projection.mask(), row_groups, rows, within, metadata }
 }
 
 /// The rows with more columns behind theirs.

@@ -1,5 +1,6 @@
 //! Tests of planning as a whole, over tables whose manifests are real and whose data files are rows in memory.
 
+mod filter;
 mod history;
 mod model;
 mod ranges;

@@ -6,6 +6,7 @@ mod damage;
 mod deletes;
 mod evolution;
 mod files;
+mod filter;
 mod metadata;
 mod property;
 mod types;
@@ -17,6 +18,7 @@ use arrow::datatypes::{DataType, Field, Schema as ArrowSchema};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use bytes::Bytes;
 use iceberg::spec::{NestedField, NestedFieldRef, PrimitiveType, Schema, Type};
+use iceferry_common::filter::{Filter, TableFilter};
 use iceferry_common::model::{
     DataFile, DeleteFile, DeleteKind, EpochContext, EpochId, FileDifference, FileFormat, MetricsMode, ParquetSettings,
     Resolution, RunId, ScanTask, Side, SourceContext, Split, TargetContext, TargetMode, TaskId,
@@ -207,6 +209,7 @@ fn context(schema: Schema) -> EpochContext {
             read_schema: Arc::clone(&schema),
             equality_schema: Arc::clone(&schema),
             name_mapping: None,
+            filter: None,
             storage: StorageProperties::default(),
         },
         target: TargetContext {
@@ -229,6 +232,11 @@ fn context(schema: Schema) -> EpochContext {
             storage: StorageProperties::default(),
         },
     }
+}
+
+/// A filter on the columns of a context's read schema.
+fn table_filter(context: &EpochContext, text: &str) -> TableFilter {
+    TableFilter::new(Filter::parse(text).unwrap(), &context.source.read_schema).unwrap()
 }
 
 fn keyed(schema: Schema, key: &[i32]) -> EpochContext {
