@@ -6,8 +6,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     tonic_prost_build::configure()
         .build_client(true)
         .build_server(true)
-        // They hold credentials: lib.rs has a Debug for them that shows none.
-        .skip_debug(["iceferry.v1.SourceContext", "iceferry.v1.TargetContext"])
+        // They hold credentials, or what may be secret: lib.rs has a Debug for them that shows none.
+        .skip_debug(["iceferry.v1.SourceContext", "iceferry.v1.TableFilter", "iceferry.v1.TargetContext"])
         .compile_fds(files)?;
     Ok(())
 }

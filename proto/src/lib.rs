@@ -16,6 +16,13 @@ pub mod wire {
         }
     }
 
+    // Its literals may be secret.
+    impl std::fmt::Debug for TableFilter {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.debug_struct("TableFilter").finish_non_exhaustive()
+        }
+    }
+
     impl std::fmt::Debug for TargetContext {
         fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             f.debug_struct("TargetContext").field("table", &self.table).finish_non_exhaustive()

@@ -26,6 +26,7 @@ pub(super) fn context(
             read_schema: Arc::clone(&schema),
             equality_schema: Arc::clone(&schema),
             name_mapping: None,
+            filter: None,
             storage: table.storage.properties().clone(),
         },
         target: TargetContext {

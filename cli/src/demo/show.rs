@@ -42,6 +42,7 @@ pub(super) async fn rows(table: &LoadedTable) -> Result<Rows, Failure> {
         after: SnapshotId(snapshot),
         read_schema: Arc::clone(&schema),
         key: Vec::new(),
+        filter: None,
         together: plan::Together::CarryOver,
         partition_type: None,
         manifest_lists: plan::ManifestLists::default(),

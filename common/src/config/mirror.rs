@@ -1,6 +1,7 @@
 //! A hash of what makes one mirror another: where rows come from and what of them is kept.
 
 use super::{ColumnChoice, JobFile};
+use crate::filter::Filter;
 use crate::model::TargetMode;
 
 /// The first line of the hashed text. Another number would make every target look like another mirror.
@@ -43,7 +44,8 @@ fn canonical(job: &JobFile) -> String {
         columns.insert(0, choice);
     }
     add("columns", &columns);
-    add("filter", &[]);
+    let filter = job.source.filter.as_ref().map(Filter::canonical);
+    add("filter", &filter.iter().map(String::as_str).collect::<Vec<_>>());
     let mode = match job.target.mode {
         TargetMode::MergeOnRead => "merge-on-read",
         TargetMode::Append => "append",
@@ -98,6 +100,7 @@ target: { table: lake.orders, catalog_properties: { type: sql }, equality_column
             (", equality_columns: [id, region]", ", mode: append"),
             ("type: rest }", "type: rest }, keep: [id, region, v]"),
             ("type: rest }", "type: rest }, drop: [v]"),
+            ("type: rest }", "type: rest }, filter: a > 5"),
         ] {
             let other = BASE.replace(from, to);
             assert_ne!(other, BASE);
@@ -111,6 +114,16 @@ target: { table: lake.orders, catalog_properties: { type: sql }, equality_column
         assert_eq!(hash("keep: [a, b]"), hash("keep: [b, a]"));
         assert_ne!(hash("keep: [a, b]"), hash("drop: [a, b]"));
         assert_ne!(hash("keep: [a, b]"), hash("keep: [a]"));
+    }
+
+    #[test]
+    fn another_filter_makes_another_hash_and_the_same_written_otherwise_does_not() {
+        let of = |filter: &str| {
+            job(&BASE.replace("type: rest }", &format!("type: rest }}, filter: \"{filter}\""))).mirror_hash()
+        };
+        assert_eq!(of("a > 5"), of(" 5.0 <a"));
+        assert_ne!(of("a > 5"), of("a > 6"));
+        assert_ne!(of("a > 5"), of("b > 5"));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::secret::CatalogProperties;
 use super::table_name::TableName;
 use super::timestamp::{self, End};
 use super::yaml::Node;
+use crate::filter::Filter;
 use crate::model::{DuplicateKeys, MetadataColumn, SnapshotId};
 
 /// What to read.
@@ -31,6 +32,8 @@ pub struct SourceSettings {
     pub projection: ColumnChoice,
     /// Metadata columns to carry beside the rows, each once, in the file's order.
     pub metadata_columns: Vec<MetadataColumn>,
+    /// Which rows count; all without one.
+    pub filter: Option<Filter>,
     /// Whose history is followed; the main branch's when the file says nothing.
     pub followed: FollowedRef,
     /// What to do when the target holds a snapshot that is no longer in that history.
@@ -160,6 +163,7 @@ pub(super) fn read(node: Node, report: &mut Report) -> Option<SourceSettings> {
     let bounds = bounds(&mut block);
     polling(&mut block);
     let projection = projection(&mut block);
+    let filter = filter(&mut block);
     let changes = block.word("changes", CHANGES);
     let duplicate_keys = block.word("duplicate_keys", DUPLICATE_KEYS);
     let identifier_columns = block.names("identifier_columns", "columns");
@@ -176,6 +180,7 @@ pub(super) fn read(node: Node, report: &mut Report) -> Option<SourceSettings> {
         identifier_columns: identifier_columns.unwrap_or_default(),
         projection,
         metadata_columns,
+        filter,
         followed,
         on_rollback: on_rollback.unwrap_or_default(),
     })
@@ -316,13 +321,18 @@ fn projection(block: &mut Block<'_>) -> ColumnChoice {
     block.exclusive(&["keep", "drop"]);
     let keep = block.names("keep", "columns");
     let drop = block.names("drop", "columns");
-    block.text("filter", "a condition");
-    block.not_yet("filter");
     match (keep, drop) {
         (Some(names), _) => ColumnChoice::Keep(names),
         (None, Some(names)) => ColumnChoice::Drop(names),
         (None, None) => ColumnChoice::All,
     }
+}
+
+/// The condition, if it is well formed. Whether the table has its columns is for those who open it.
+fn filter(block: &mut Block<'_>) -> Option<Filter> {
+    let text = block.text("filter", "a condition")?;
+    // Not the text: it may hold what must not be shown.
+    Filter::parse(&text.value).map_err(|error| block.problem("filter", error.to_string())).ok()
 }
 
 /// Metadata columns by their names. What the table has to have for them is for those who open it.

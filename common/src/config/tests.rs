@@ -357,6 +357,13 @@ const WRONG: &[(&str, &str, &str)] = &[
     // Keys for later are checked all the same.
     ("filter: ''", "", "source.filter: is empty: give a condition"),
     ("filter: [a]", "", "source.filter: wants a condition, not a list"),
+    ("filter: a = ", "", "source.filter: at character 4: expected a literal, found the end"),
+    (
+        "filter: upper(a) = 'x'",
+        "",
+        "source.filter: at character 1: function upper is not supported: compare a column with a literal",
+    ),
+    ("filter: \"a = 5 '${SECRET}'\"", "", "source.filter: at character 7: expected AND, OR or the end, found text"),
     ("keep: a", "", "source.keep: wants a list of columns, not 'a'"),
     ("keep: []", "", "source.keep: is an empty list: name columns, or leave the key out"),
     ("include_metadata_columns: [a, a]", "", "source.include_metadata_columns[1]: 'a' is in the list twice"),
@@ -553,7 +560,6 @@ fn what_is_for_later_is_listed_in_one_error() {
     let cases = [
         ("streaming: true", "", "source.streaming: true"),
         ("streaming: true\n  poll_interval_seconds: 5", "", "source.streaming: true, source.poll_interval_seconds"),
-        ("filter: a > 5", "", "source.filter"),
         ("on_gap: resync", "", "source.on_gap: resync"),
         ("", "keep: [a]", "target.keep"),
         ("", "drop: [a]", "target.drop"),

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use iceberg::spec::SchemaRef;
 
 use super::{Changelog, EpochId, JobName, RunId};
+use crate::filter::TableFilter;
 use crate::storage::StorageProperties;
 
 /// Everything that a worker needs beside a scan task. A worker is stateless: nothing it does depends on anything else.
@@ -37,6 +38,9 @@ pub struct SourceContext {
     pub equality_schema: SchemaRef,
     /// The table's `schema.name-mapping.default`, for files without field ids.
     pub name_mapping: Option<String>,
+    /// Which rows count; all without one. Rows that it leaves out are not read on either side of a change, save that an
+    /// update is told from both its halves before one of them is left out.
+    pub filter: Option<TableFilter>,
     /// Credentials and settings for the source's files.
     pub storage: StorageProperties,
 }

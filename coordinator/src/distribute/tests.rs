@@ -48,6 +48,7 @@ fn context(epoch: u64) -> Arc<EpochContext> {
             read_schema: schema.clone(),
             equality_schema: schema.clone(),
             name_mapping: None,
+            filter: None,
             storage: storage.clone(),
         },
         target: TargetContext {

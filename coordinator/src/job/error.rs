@@ -1,6 +1,7 @@
 //! What can end a job.
 
 use iceferry_common::fault::{Class, Classified};
+use iceferry_common::filter::FilterError;
 
 use crate::catalog::CatalogError;
 
@@ -87,6 +88,14 @@ pub enum JobError {
         /// What is in the way, and what to do.
         problem: String,
     },
+    /// The filter does not fit the source.
+    #[error("source.filter does not fit {table}")]
+    Filter {
+        /// The source table.
+        table: String,
+        /// Why.
+        source: Box<FilterError>,
+    },
     /// What defines the mirror is no longer what the target was made with.
     #[error("target {table}: {problem}")]
     MirrorChanged {
@@ -147,6 +156,7 @@ impl Classified for JobError {
             | Self::KeyNeeded { .. }
             | Self::MirrorChanged { .. } => Class::Config,
             Self::SourceReplaced { .. } => Class::HistoryGap,
+            Self::Filter { source, .. } => source.class(),
             Self::Range(error) => error.class(),
             Self::Plan(error) => error.class(),
             Self::Distribute(error) => error.class(),

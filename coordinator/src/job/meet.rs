@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use iceberg::spec::SchemaRef;
 use iceferry_common::config::JobFile;
+use iceferry_common::filter::TableFilter;
 use iceferry_common::model::SnapshotId;
 
 use super::JobError;
-use super::prepare::{Reading, candidates, held, key, reading, those_that_fit};
+use super::prepare::{Reading, candidates, filter, held, key, reading, those_that_fit};
 use super::schema::{self, Misfit};
 use crate::catalog::LoadedTable;
 use crate::commit::{self, Checkpoint};
@@ -15,6 +16,8 @@ use crate::commit::{self, Checkpoint};
 /// How two tables are read. Both have the same columns then, in the same order.
 #[derive(Debug)]
 pub(crate) struct Meeting {
+    /// Which rows of the source count; all without one.
+    pub(crate) filter: Option<TableFilter>,
     /// The source's field ids in the target's shape.
     pub(crate) read_schema: SchemaRef,
     /// The target's own schema.
@@ -75,10 +78,12 @@ pub(crate) fn meet(
     }
     let fitting = those_that_fit(usable, &write_schema).map_err(fit)?;
     let Reading { schemas, read_schema, .. } = reading(job, source, fitting, checkpoint).map_err(fit)?;
+    let filter = filter(job, source, &schemas)?;
     let (_, write_key) = key(job, source, &schemas, &write_schema)?;
     let fields = write_schema.as_struct().fields();
     let key = write_key.iter().filter_map(|id| fields.iter().position(|field| field.id == *id)).collect();
     Ok(Meeting {
+        filter,
         read_schema,
         source_equality_schema: Arc::new(schema::equality_schema(&source.metadata).map_err(fit)?),
         target_equality_schema: Arc::new(schema::equality_schema(&target.metadata).map_err(fit)?),

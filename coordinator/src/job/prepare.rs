@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use iceberg::spec::{FormatVersion, Schema, SchemaRef, TableMetadata};
 use iceferry_common::config::{ColumnChoice, FollowedRef, JobFile, StartBound};
+use iceferry_common::filter::TableFilter;
 use iceferry_common::model::{Identity, SnapshotId, TargetMode};
 
 use super::changelog::{self, AddedColumns, ChangelogShape};
@@ -41,6 +42,8 @@ pub struct Prepared {
     pub write_key: Vec<i32>,
     /// The key as field ids of the source.
     pub read_key: Vec<i32>,
+    /// Which rows count; all without one.
+    pub filter: Option<TableFilter>,
     /// How changes become rows, when the target is a changelog.
     pub changelog: Option<ChangelogShape>,
     /// Manifest lists that were read last: an epoch begins where the one before it ended.
@@ -145,6 +148,7 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
     let fitting = those_that_fit(candidates, &row_schema).map_err(fit)?;
     let Reading { schemas, read_schema, mirror_hash } =
         reading(&job, &source, fitting, checkpoint.as_ref()).map_err(fit)?;
+    let filter = filter(&job, &source, &schemas)?;
     let equality_schema = Arc::new(schema::equality_schema(&source.metadata).map_err(fit)?);
     let (read_key, write_key) = key(&job, &source, &schemas, &write_schema)?;
     let changelog = match added.is_empty() {
@@ -193,11 +197,22 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
         equality_schema,
         write_key,
         read_key,
+        filter,
         changelog,
         manifest_lists: ManifestLists::default(),
         mirror_hash,
         notes,
     })
+}
+
+/// The filter, bound to the source's columns.
+pub(super) fn filter(
+    job: &JobFile,
+    source: &LoadedTable,
+    schemas: &Candidate,
+) -> Result<Option<TableFilter>, JobError> {
+    let bound = job.source.filter.clone().map(|filter| TableFilter::new(filter, &schemas.all)).transpose();
+    bound.map_err(|error| JobError::Filter { table: source.ident.to_string(), source: Box::new(error) })
 }
 
 /// What the target holds, if it is of this source and of this mirror.

@@ -325,6 +325,7 @@ impl Carrier<'_> {
                 read_schema: prepared.read_schema.clone(),
                 equality_schema: prepared.equality_schema.clone(),
                 name_mapping: name_mapping(&prepared.source.metadata),
+                filter: prepared.filter.clone(),
                 storage: prepared.source.storage.properties().clone(),
             },
             target: TargetContext {
@@ -462,6 +463,7 @@ impl Prepared {
             after: epoch.through,
             read_schema: self.compared_schema().clone(),
             key: self.read_key.clone(),
+            filter: self.filter.as_ref().map(|filter| filter.bound().clone()),
             together: self.together(),
             partition_type: self.changelog.as_ref().map(|shape| shape.partition_type.clone()),
             manifest_lists: self.manifest_lists.clone(),

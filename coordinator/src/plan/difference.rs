@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 
 use super::entry::{DataEntry, Decoding, DeleteEntry, Scope};
 use super::error::{FileProblem, PlanError};
+use super::filter::FileFilter;
 use super::manifests::{self, Manifests, Named, Reader};
 use super::pack::Packer;
 use super::planner::{Planner, Stop};
@@ -59,7 +60,13 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
     let data = manifests::compare(data_before, data_after).map_err(of_table)?;
     let delete_manifests = manifests::compare(deletes_before, deletes_after).map_err(of_table)?;
 
-    let decoding = Arc::new(Decoding::new(&request.metadata, &request.read_schema, request.partition_type.clone()));
+    let filter = FileFilter::new(request.filter.clone(), &request.metadata);
+    let decoding = Arc::new(Decoding::new(
+        &request.metadata,
+        &request.read_schema,
+        request.partition_type.clone(),
+        filter.clone(),
+    ));
     let deletes = read_deletes(&reader, &decoding, &data, delete_manifests, summary).await?;
     let group_columns = group_columns(request, &decoding);
     let mut columns = decoding.comparable(&deletes.equality_columns().into_iter().collect::<Vec<_>>());
@@ -67,6 +74,15 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
     columns.sort_unstable();
     columns.dedup();
     let shared = reached_by_changes(data.shared, &deletes, summary);
+    let may_be_updates = may_be_updates(&request.together, &data.before_only, &deletes);
+    let (mut before_only, mut after_only, mut shared) = (data.before_only, data.after_only, shared);
+    if !may_be_updates {
+        for manifests in [&mut before_only, &mut after_only, &mut shared] {
+            let all = manifests.len();
+            manifests.retain(|manifest| filter.may_match_manifest(&manifest.file));
+            summary.manifests_skipped += (all - manifests.len()) as u64;
+        }
+    }
 
     let mut planner = Planner {
         table: &request.table,
@@ -92,11 +108,14 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
 
     let mut only_before = HashMap::new();
     let mut live_before = Paths::default();
-    planner.summary.manifests_opened += data.before_only.len() as u64;
-    let mut entries = pin!(reader.read(data.before_only, Arc::clone(&decode)));
+    planner.summary.manifests_opened += before_only.len() as u64;
+    let mut entries = pin!(reader.read(before_only, Arc::clone(&decode)));
     while let Some(entries) = entries.try_next().await? {
         for entry in entries {
             live_before.add(&entry.path).map_err(of_table)?;
+            if planner.leaves_out(&entry, may_be_updates) {
+                continue;
+            }
             only_before.insert(entry.path.clone(), entry);
         }
     }
@@ -107,11 +126,14 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
     let may_meet = !only_before.is_empty() || (is_changelog && deletes.changed().next().is_some());
     let mut added = Vec::new();
     let mut live_after = Paths::default();
-    planner.summary.manifests_opened += data.after_only.len() as u64;
-    let mut entries = pin!(reader.read(data.after_only, Arc::clone(&decode)));
+    planner.summary.manifests_opened += after_only.len() as u64;
+    let mut entries = pin!(reader.read(after_only, Arc::clone(&decode)));
     while let Some(entries) = entries.try_next().await? {
         for entry in entries {
             live_after.add(&entry.path).map_err(of_table)?;
+            if planner.leaves_out(&entry, may_be_updates) {
+                continue;
+            }
             match only_before.remove(&entry.path) {
                 Some(earlier) => planner.in_both(&earlier, entry).await?,
                 None if may_meet => added.push(entry),
@@ -126,7 +148,9 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
         for entry in entries {
             live_before.add(&entry.path).map_err(of_table)?;
             live_after.add(&entry.path).map_err(of_table)?;
-            planner.unmoved(&entry).await?;
+            if !planner.leaves_out(&entry, may_be_updates) {
+                planner.unmoved(&entry).await?;
+            }
         }
     }
 
@@ -140,6 +164,17 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
         }
     }
     planner.finish().await
+}
+
+/// Whether some change may be one half of an update, whose other half tells that it is one, whether the filter keeps that
+/// half or not. Files can be left out one by one only when none is.
+fn may_be_updates(together: &Together, before_only: &[Named], deletes: &Deletes) -> bool {
+    match together {
+        Together::CarryOver | Together::Changes(Identity::None) => false,
+        Together::Changes(Identity::Columns(_) | Identity::RowId) => {
+            !before_only.is_empty() || deletes.changed().next().is_some()
+        }
+    }
 }
 
 /// Whether a manifest may hold live entries, and not only the record of deleted ones. Missing counts say nothing.

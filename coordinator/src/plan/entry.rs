@@ -11,6 +11,7 @@ use iceferry_common::model::{Constant, FileFormat};
 
 use super::bounds::{self, ColumnBounds, PathRange};
 use super::error::FileProblem;
+use super::filter::FileFilter;
 use super::partition::{self, Columns, Partition, Promotions};
 
 /// Field id of `file_path` in position delete files; fixed by the specification.
@@ -35,6 +36,8 @@ pub(super) struct DataEntry {
     pub(super) partition_values: Result<Vec<Constant>, String>,
     /// The id of its first row, where it has a part in the table's row lineage.
     pub(super) first_row_id: Option<i64>,
+    /// False only when the filter certainly keeps none of its rows.
+    pub(super) may_match: bool,
 }
 
 /// A live delete file, or one vector.
@@ -84,11 +87,18 @@ pub(super) struct Decoding {
     columns: Columns,
     partition_type: Option<StructType>,
     promotions: Promotions,
+    filter: FileFilter,
 }
 
 impl Decoding {
-    pub(super) fn new(table: &TableMetadata, read_schema: &Schema, partition_type: Option<StructType>) -> Self {
+    pub(super) fn new(
+        table: &TableMetadata,
+        read_schema: &Schema,
+        partition_type: Option<StructType>,
+        filter: FileFilter,
+    ) -> Self {
         Self {
+            filter,
             unpartitioned: table.partition_specs_iter().map(|spec| (spec.spec_id(), spec.is_unpartitioned())).collect(),
             top_level: bounds::top_level(table.schemas_iter()),
             columns: Columns::of(table, read_schema),
@@ -112,7 +122,12 @@ impl Decoding {
         let spec = manifest.metadata().partition_spec();
         let mut partitions = Partitions::new(self.promotions.of_spec(of.partition_spec_id));
         let mut row_ids = RowIds::new(of);
-        let entry = |entry| self.data_entry(of, spec, entry, columns, &mut partitions, &mut row_ids);
+        let filter = self.filter.of_spec(spec);
+        let entry = |entry: &ManifestEntry| {
+            let may_match = filter.may_match(entry.data_file());
+            let entry = self.data_entry(of, spec, entry, columns, &mut partitions, &mut row_ids)?;
+            Ok(DataEntry { may_match, ..entry })
+        };
         live(manifest).map(entry).collect()
     }
 
@@ -146,6 +161,7 @@ impl Decoding {
                 None => Ok(Vec::new()),
             },
             first_row_id: row_ids.first_of(file.first_row_id(), file.record_count()),
+            may_match: true,
         })
     }
 

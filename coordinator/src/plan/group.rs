@@ -83,7 +83,7 @@ pub(super) struct Change<'a> {
 
 impl<'a> Change<'a> {
     pub(super) fn of(waiting: &'a Waiting) -> Self {
-        Self { entry: &waiting.entry, goes: waiting.goes, comes: waiting.comes }
+        Self { entry: &waiting.entry, goes: waiting.goes(), comes: waiting.comes() }
     }
 
     /// Whether one may hold a row that went and the other the same one that came.

@@ -2,13 +2,14 @@
 //!
 //! [`range`] decides which epochs a run has. [`plan`] takes the two ends of one epoch and gives scan tasks, which go
 //! out while planning still runs. What decides is pure: which manifests count (`manifests`), which delete reaches which
-//! file (`reach`, `bounds`, `partition`), which files a rewrite may have made of each other (`group`), and how
+//! file (`reach`, `bounds`, `partition`), which hold rows that count (`filter`), which files a rewrite may have made of each other (`group`), and how
 //! differences become tasks (`pack`). `difference` and `planner` drive them.
 
 mod bounds;
 mod difference;
 mod entry;
 mod error;
+mod filter;
 mod group;
 mod lists;
 mod manifests;
@@ -22,6 +23,7 @@ mod reach;
 mod tests;
 
 use iceberg::spec::{SchemaRef, StructType, TableMetadata, TableMetadataRef};
+use iceferry_common::filter::BoundFilter;
 use iceferry_common::model::{Identity, ScanTask, SnapshotId};
 use iceferry_common::storage::Storage;
 use serde::Serialize;
@@ -48,6 +50,8 @@ pub struct PlanRequest {
     pub read_schema: SchemaRef,
     /// Key columns as field ids of the table; may be empty. Files whose keys may overlap are looked at together.
     pub key: Vec<i32>,
+    /// Which rows count; files without any are left out. All rows count without one.
+    pub filter: Option<BoundFilter>,
     /// Which differences have to be in one task.
     pub together: Together,
     /// The fields of all partition specs, when workers are to know each file's partition.
@@ -133,6 +137,8 @@ pub struct PlanSummary {
     pub files_removed: u64,
     /// Data files in both states whose deletes differ.
     pub files_changed: u64,
+    /// Data files that were left out, since the filter keeps none of their rows. The other counts do not have them.
+    pub files_filtered: u64,
     /// Rows in the data files that came, deleted ones included.
     pub records_added: u64,
     /// Rows in the data files that went, deleted ones included.

@@ -50,12 +50,41 @@ pub(super) struct Planner<'a> {
     pub(super) waiting: Vec<Waiting>,
 }
 
-/// A difference, and what kinds of change it may give.
+/// A file that differs, and how.
 pub(super) struct Waiting {
     pub(super) entry: DataEntry,
-    pub(super) difference: FileDifference,
-    pub(super) goes: bool,
-    pub(super) comes: bool,
+    pub(super) event: Event,
+}
+
+/// What became of a file.
+pub(super) enum Event {
+    Added,
+    Removed,
+    /// It is in both states, with other deletes.
+    Changed {
+        before: Vec<DeleteId>,
+        after: Vec<DeleteId>,
+    },
+}
+
+impl Waiting {
+    /// Whether rows of it may go.
+    pub(super) fn goes(&self) -> bool {
+        match &self.event {
+            Event::Added => false,
+            Event::Removed => true,
+            Event::Changed { before, after } => after.iter().any(|delete| !before.contains(delete)),
+        }
+    }
+
+    /// Whether rows of it may come.
+    pub(super) fn comes(&self) -> bool {
+        match &self.event {
+            Event::Added => true,
+            Event::Removed => false,
+            Event::Changed { before, after } => before.iter().any(|delete| !after.contains(delete)),
+        }
+    }
 }
 
 impl Planner<'_> {
@@ -65,6 +94,13 @@ impl Planner<'_> {
         if self.files_seen.is_multiple_of(FILES_PER_TURN) {
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Whether a file is left out, since the filter keeps none of its rows; not yet where they may tell updates.
+    pub(super) fn leaves_out(&mut self, entry: &DataEntry, may_be_updates: bool) -> bool {
+        let leaves_out = !entry.may_match && !may_be_updates;
+        self.summary.files_filtered += u64::from(leaves_out);
+        leaves_out
     }
 
     pub(super) async fn added(&mut self, entry: &DataEntry) -> Result<(), Stop> {
@@ -113,17 +149,34 @@ impl Planner<'_> {
         if before == after {
             return Ok(());
         }
-        self.summary.files_changed += 1;
-        self.summary.records_changed += entry.record_count;
-        let goes = after.iter().any(|delete| !before.contains(delete));
-        let comes = before.iter().any(|delete| !after.contains(delete));
-        let difference = self.difference(entry, Side::Present(before), Side::Present(after))?;
         match self.together {
-            Together::CarryOver => self.keep(entry, difference).await,
+            Together::CarryOver => {
+                let difference = self.as_changed(entry, before, after)?;
+                self.keep(entry, difference).await
+            }
             Together::Changes(_) => {
-                self.waiting.push(Waiting { entry: entry.clone(), difference, goes, comes });
+                self.waiting.push(Waiting { entry: entry.clone(), event: Event::Changed { before, after } });
                 Ok(())
             }
+        }
+    }
+
+    fn as_changed(
+        &mut self,
+        entry: &DataEntry,
+        before: Vec<DeleteId>,
+        after: Vec<DeleteId>,
+    ) -> Result<FileDifference, Stop> {
+        self.summary.files_changed += 1;
+        self.summary.records_changed += entry.record_count;
+        self.difference(entry, Side::Present(before), Side::Present(after))
+    }
+
+    fn difference_of(&mut self, entry: &DataEntry, event: Event) -> Result<FileDifference, Stop> {
+        match event {
+            Event::Added => self.as_added(entry),
+            Event::Removed => self.as_removed(entry),
+            Event::Changed { before, after } => self.as_changed(entry, before, after),
         }
     }
 
@@ -136,14 +189,8 @@ impl Planner<'_> {
         by_partition: bool,
     ) -> Result<(), Stop> {
         let mut items = std::mem::take(&mut self.waiting);
-        for entry in removed {
-            let difference = self.as_removed(&entry)?;
-            items.push(Waiting { entry, difference, goes: true, comes: false });
-        }
-        for entry in added {
-            let difference = self.as_added(&entry)?;
-            items.push(Waiting { entry, difference, goes: false, comes: true });
-        }
+        items.extend(removed.into_iter().map(|entry| Waiting { entry, event: Event::Removed }));
+        items.extend(added.into_iter().map(|entry| Waiting { entry, event: Event::Added }));
         let resolution = match self.together {
             Together::Changes(Identity::None) | Together::CarryOver => Resolution::CarryOver,
             Together::Changes(Identity::Columns(_) | Identity::RowId) => Resolution::Updates,
@@ -158,15 +205,26 @@ impl Planner<'_> {
         );
         for indexes in groups {
             let group: Vec<Waiting> = indexes.into_iter().filter_map(|index| items[index].take()).collect();
-            let may_meet = group.iter().any(|item| item.goes) && group.iter().any(|item| item.comes);
+            let may_meet = group.iter().any(Waiting::goes) && group.iter().any(Waiting::comes);
             if may_meet {
-                let differences = group.into_iter().map(|item| item.difference).collect();
+                // A row that the filter leaves out still tells that the row it was paired with was updated.
+                if !group.iter().any(|item| item.entry.may_match) {
+                    self.summary.files_filtered += group.len() as u64;
+                    continue;
+                }
+                let mut differences = Vec::with_capacity(group.len());
+                for Waiting { entry, event } in group {
+                    differences.push(self.difference_of(&entry, event)?);
+                }
                 if let Some(full) = packer.add(differences) {
                     self.send(full, resolution).await?;
                 }
             } else {
-                for item in group {
-                    self.keep(&item.entry, item.difference).await?;
+                for Waiting { entry, event } in group {
+                    if !self.leaves_out(&entry, false) {
+                        let difference = self.difference_of(&entry, event)?;
+                        self.keep(&entry, difference).await?;
+                    }
                 }
             }
         }

@@ -3,6 +3,7 @@
 use iceberg::spec::SchemaRef;
 use iceferry_common::config::JobFile;
 use iceferry_common::fault::{Class, Classified};
+use iceferry_common::filter::TableFilter;
 use iceferry_common::model::{EpochContext, EpochId, RunId, SnapshotId, SourceContext, TargetContext};
 
 use super::{SideName, SideReport, VerifyError, VerifyOptions, temporary};
@@ -23,6 +24,8 @@ pub(super) struct Opened {
 /// A state of one side.
 pub(super) struct State {
     pub(super) table: LoadedTable,
+    /// Which of its rows count; all without one.
+    filter: Option<TableFilter>,
     /// None is a table without rows.
     pub(super) snapshot: Option<SnapshotId>,
     /// Its field ids in the shape that both sides are read in.
@@ -58,12 +61,14 @@ pub(super) async fn open(job: JobFile, options: &VerifyOptions) -> Result<Opened
         }
         None => target.metadata.current_snapshot_id().map(SnapshotId),
     };
-    let Meeting { read_schema, write_schema, source_equality_schema, target_equality_schema, key } =
+    let Meeting { filter, read_schema, write_schema, source_equality_schema, target_equality_schema, key } =
         job::meet(&job, &source, &target, Some(source_snapshot), checkpoint.as_ref())?;
     let snapshot = Some(source_snapshot);
-    let source = State { table: source, snapshot, schema: read_schema, equality_schema: source_equality_schema };
+    let equality_schema = source_equality_schema;
+    let source = State { table: source, filter, snapshot, schema: read_schema, equality_schema };
     let target = State {
         table: target,
+        filter: None,
         snapshot: target_snapshot,
         schema: write_schema,
         equality_schema: target_equality_schema,
@@ -114,7 +119,7 @@ impl Opened {
 
     /// What the tasks of a side share: they read it, and write temporary files for the target's storage.
     pub(super) fn context(&self, side: SideName, run: &RunId, epoch: EpochId) -> Result<EpochContext, VerifyError> {
-        let State { table, schema, equality_schema, .. } = self.side(side);
+        let State { table, filter, schema, equality_schema, .. } = self.side(side);
         let target = &self.target.table;
         Ok(EpochContext {
             job: self.job.name.clone(),
@@ -124,6 +129,7 @@ impl Opened {
             source: SourceContext {
                 table: table.ident.to_string(),
                 read_schema: schema.clone(),
+                filter: filter.clone(),
                 equality_schema: equality_schema.clone(),
                 name_mapping: table.metadata.properties().get("schema.name-mapping.default").cloned(),
                 storage: table.storage.properties().clone(),
@@ -153,6 +159,7 @@ impl State {
             before: None,
             after: self.snapshot?,
             read_schema: self.schema.clone(),
+            filter: self.filter.as_ref().map(|filter| filter.bound().clone()),
             key: Vec::new(),
             together: Together::CarryOver,
             partition_type: None,

@@ -96,8 +96,8 @@ impl Table {
             let at = (number as usize * 7) % self.manifests.len();
             let mut old = self.manifests.swap_remove(at);
             let gone: Vec<u64> = old.numbers.pop().into_iter().collect();
-            let rewritten = self.manifest(snapshot, &[], &[(old.snapshot, &old.numbers)], &[(old.snapshot, &gone)]);
-            let rewritten = rewritten.await?;
+            let (kept, gone) = ([(old.snapshot, &old.numbers)], [(old.snapshot, &gone)]);
+            let rewritten = self.manifest(snapshot, &[], &kept, &gone).await?;
             self.manifests.push(Manifest { snapshot: old.snapshot, ..rewritten });
         }
         let added = [self.files, self.files + 1];

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use iceberg::spec::{Schema, SchemaRef};
+use iceferry_common::filter::{Filter, TableFilter};
 use iceferry_common::model::{
     EpochContext, EpochId, JobName, MetricsMode, ParquetSettings, RunId, SourceContext, TargetContext, TargetMode,
 };
@@ -60,6 +61,7 @@ impl TryFrom<&SourceContext> for wire::SourceContext {
             read_schema: schema_to_json(&source.read_schema, message, "read_schema")?,
             equality_schema: schema_to_json(&source.equality_schema, message, "equality_schema")?,
             name_mapping: source.name_mapping.clone(),
+            filter: source.filter.as_ref().map(TryInto::try_into).transpose()?,
             storage: storage_to_wire(&source.storage),
         })
     }
@@ -75,8 +77,31 @@ impl TryFrom<wire::SourceContext> for SourceContext {
             read_schema: schema_from_json(source.read_schema, message, "read_schema")?,
             equality_schema: schema_from_json(source.equality_schema, message, "equality_schema")?,
             name_mapping: source.name_mapping,
+            filter: source.filter.map(TryInto::try_into).transpose()?,
             storage: storage_from_wire(source.storage),
         })
+    }
+}
+
+impl TryFrom<&TableFilter> for wire::TableFilter {
+    type Error = ConvertError;
+
+    fn try_from(filter: &TableFilter) -> Result<Self, ConvertError> {
+        Ok(Self {
+            text: filter.filter().text().to_owned(),
+            schema: schema_to_json(filter.schema(), "TableFilter", "schema")?,
+        })
+    }
+}
+
+impl TryFrom<wire::TableFilter> for TableFilter {
+    type Error = ConvertError;
+
+    fn try_from(filter: wire::TableFilter) -> Result<Self, ConvertError> {
+        let message = "TableFilter";
+        let schema = schema_from_json(filter.schema, message, "schema")?;
+        let bound = Filter::parse(&filter.text).and_then(|filter| Self::new(filter, &schema));
+        bound.map_err(|error| ConvertError::Invalid { message, field: "text", problem: error.to_string() })
     }
 }
 

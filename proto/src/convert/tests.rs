@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use iceberg::spec::{ListType, Literal, NestedField, PrimitiveType, Schema, StructType, Type};
 use iceferry_common::fault::{Class, Classified};
+use iceferry_common::filter::{Filter, TableFilter};
 use iceferry_common::model::*;
 use iceferry_common::storage::StorageProperties;
 use prost::Message;
@@ -46,6 +47,7 @@ fn context() -> EpochContext {
             read_schema: Arc::new(schema()),
             equality_schema: Arc::new(schema()),
             name_mapping: Some("[]".into()),
+            filter: Some(TableFilter::new(Filter::parse("address.street = 'hunter2'").unwrap(), &schema()).unwrap()),
             storage: storage.clone(),
         },
         target: TargetContext {
@@ -196,7 +198,7 @@ fn from_worker() -> Vec<FromWorker> {
 
 fn to_worker() -> Vec<ToWorker> {
     let append = EpochContext {
-        source: SourceContext { name_mapping: None, ..context().source },
+        source: SourceContext { name_mapping: None, filter: None, ..context().source },
         target: TargetContext {
             mode: TargetMode::Append,
             key: vec![],

@@ -4,6 +4,7 @@
 //! what it could not remove. Two attempts never share a path, so a try needs to know nothing of others.
 
 mod counters;
+mod keep;
 mod pipeline;
 mod shown;
 

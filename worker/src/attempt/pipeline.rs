@@ -14,6 +14,7 @@ use iceferry_common::storage::Storage;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+use super::keep::Keep;
 use super::shown::Shown;
 use super::{AttemptError, Counters, Runner};
 use crate::ChangeBatch;
@@ -119,6 +120,7 @@ impl PipelineRunner {
         let plain_columns = RefCell::new(Vec::new());
         let reader =
             Counted { reader: reader.map_err(|error| failed(&error))?, progress, plain_columns: &plain_columns };
+        let keep = Keep::of(reading, task.resolution)?;
         let tagging = self.tagging(reading, task.resolution, key);
         let mut tagged = tag::tag(reader, tagging);
 
@@ -141,6 +143,14 @@ impl PipelineRunner {
                 Ok(batch) => batch,
                 Err(_) if cancel.is_cancelled() => return Err(AttemptError::cancelled(stager.abort())),
                 Err(error) => return Err(AttemptError::new(&error, stager.abort())),
+            };
+            let batch = match &keep {
+                None => batch,
+                Some(keep) => match keep.apply(batch) {
+                    Ok(Some(batch)) => batch,
+                    Ok(None) => continue,
+                    Err(error) => return Err(AttemptError::new(&error, stager.abort())),
+                },
             };
             let batch = match &shown {
                 Some(shown) => match shown.of(batch) {

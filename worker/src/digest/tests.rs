@@ -145,6 +145,7 @@ impl Lab {
             source: SourceContext {
                 table: "a.t".into(),
                 read_schema: Arc::clone(&schema),
+                filter: None,
                 equality_schema: Arc::clone(&schema),
                 name_mapping: None,
                 storage: StorageProperties::default(),

@@ -44,7 +44,8 @@ impl DeleteColumns {
         let mut projection = Projection::new(&handle.location, opened.schema(), &[]);
         let mut adapter = projection.want(fields, schema, IfMissing::Refuse)?;
         adapter.settle(&projection);
-        let rows = opened.rows(&projection, row_groups, Rows::All, Some(file.record_count), fetcher, options)?;
+        let chosen = opened.choose(row_groups);
+        let rows = opened.rows(&projection, chosen, Rows::All, Some(file.record_count), fetcher, options)?;
         Ok(Self { rows, adapter })
     }
 

@@ -1,6 +1,7 @@
 //! What can go wrong while a scan task is read.
 
 use iceferry_common::fault::{Class, Classified};
+use iceferry_common::filter::FilterError;
 use iceferry_common::storage::StorageError;
 use parquet::errors::ParquetError;
 
@@ -64,6 +65,14 @@ pub enum ReadError {
         /// Why.
         what: String,
     },
+    /// The filter could not be applied to rows.
+    #[error("filter the rows of {location}")]
+    Filter {
+        /// The file.
+        location: String,
+        /// Why.
+        source: FilterError,
+    },
     /// A bound on memory does not suffice.
     #[error("{what} need more than {limit_bytes} bytes: give the worker more memory or compact the source's deletes")]
     Memory {
@@ -104,6 +113,7 @@ impl Classified for ReadError {
             Self::Storage(error) => error.class(),
             Self::Size { .. } | Self::Damaged { .. } | Self::Decode { .. } => Class::Corrupt,
             Self::Unsupported { .. } | Self::Column { .. } | Self::Table { .. } => Class::Refused,
+            Self::Filter { source, .. } => source.class(),
             Self::Memory { .. } => Class::Exhausted,
             Self::Interrupted { .. } => Class::Interrupted,
             Self::Task { .. } => Class::Bug,

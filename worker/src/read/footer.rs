@@ -89,10 +89,23 @@ impl OpenFile {
     /// The metadata with the offset index, which says where pages begin and lets whole pages be left out. The metadata
     /// as it is when the file has none.
     pub(super) fn with_page_locations(&self, fetcher: &Fetcher) -> Result<Arc<ParquetMetaData>, ReadError> {
+        self.with_page_indexes(fetcher, PageIndexPolicy::Skip)
+    }
+
+    /// The same with the column index too, which has bounds of the pages.
+    pub(super) fn with_page_bounds(&self, fetcher: &Fetcher) -> Result<Arc<ParquetMetaData>, ReadError> {
+        self.with_page_indexes(fetcher, PageIndexPolicy::Optional)
+    }
+
+    fn with_page_indexes(
+        &self,
+        fetcher: &Fetcher,
+        column_index: PageIndexPolicy,
+    ) -> Result<Arc<ParquetMetaData>, ReadError> {
         let location = &*self.handle.location;
         let read = || {
             let mut reader = ParquetMetaDataReader::new_with_metadata(ParquetMetaData::clone(&self.metadata))
-                .with_column_index_policy(PageIndexPolicy::Skip)
+                .with_column_index_policy(column_index)
                 .with_offset_index_policy(PageIndexPolicy::Optional);
             let source = IndexSource { file: self, fetcher, failure: std::sync::Mutex::new(None) };
             let read = reader.read_page_indexes(&source).and_then(|()| reader.finish());
@@ -100,7 +113,7 @@ impl OpenFile {
                 Ok(Some(failure)) => failure,
                 _ => {
                     let location = location.to_owned();
-                    ReadError::Decode { act: "decode the offset index", location, source: error }
+                    ReadError::Decode { act: "decode the page index", location, source: error }
                 }
             })
         };

@@ -9,7 +9,7 @@
 //! | decides, pure | acts |
 //! |---|---|
 //! | `difference`: what differs, in which order | `reader`: goes through the steps of a task |
-//! | `select`: row groups and rows | `rows`: decodes them; `avro`: the same for Avro files |
+//! | `select`, `prune`: row groups and rows | `rows`: decodes them; `avro`: the same for Avro files; `filter`: keeps those that match |
 //! | `file_schema`, `project`, `convert`, `literal`, `metadata`: columns by field id, in the table's types | `opened`, `footer`: open a file |
 //! | `vector`, `equality`, `key_fields`: what a delete says | `deletes`, `positions`, `delete_columns`: load deletes |
 //! | `blocks`: what to fetch when | `fetch`: asks storage |
@@ -28,6 +28,7 @@ mod equality;
 mod error;
 mod fetch;
 mod file_schema;
+mod filter;
 mod footer;
 mod key_fields;
 mod literal;
@@ -35,6 +36,7 @@ mod metadata;
 mod opened;
 mod positions;
 mod project;
+mod prune;
 mod reader;
 mod rows;
 mod select;

@@ -9,6 +9,7 @@ use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use super::avro::{AvroFile, AvroRows, start_head};
 use super::fetch::{Fetch, Fetcher, FileHandle};
 use super::file_schema::{FallbackIds, FileSchema};
+use super::filter::Chosen;
 use super::footer::{OpenFile, start_tail};
 use super::project::Projection;
 use super::rows::{FileRows, Request};
@@ -85,12 +86,21 @@ impl Opened {
         }
     }
 
-    /// Begins to read rows of the columns of a projection: of the row groups that `row_groups` picks in a Parquet file, of
-    /// the whole file in Avro. An Avro file that has not `record_count` rows is damaged.
+    /// The row groups that `pick` takes of a Parquet file; an Avro file has none.
+    pub(super) fn choose(&self, pick: impl FnOnce(&OpenFile, &FileSchema) -> Vec<usize>) -> Chosen {
+        let row_groups = match self {
+            Self::Parquet { file, schema, .. } => pick(file, schema),
+            Self::Avro { .. } => Vec::new(),
+        };
+        Chosen { row_groups, ..Chosen::default() }
+    }
+
+    /// Begins to read rows of the columns of a projection: of what is chosen in a Parquet file, of the whole file in Avro.
+    /// An Avro file that has not `record_count` rows is damaged.
     pub(super) fn rows(
         &self,
         projection: &Projection<'_>,
-        row_groups: impl FnOnce(&OpenFile, &FileSchema) -> Vec<usize>,
+        chosen: Chosen,
         rows: Rows,
         record_count: Option<u64>,
         fetcher: &Fetcher,
@@ -98,9 +108,15 @@ impl Opened {
     ) -> Result<OpenedRows, ReadError> {
         let wanted = projection.leaves();
         match self {
-            Self::Parquet { file, schema, arrow } => {
+            Self::Parquet { file, arrow, .. } => {
                 let leaves = (0..wanted.len()).filter(|leaf| wanted[*leaf]).collect();
-                let request = Request { leaves, row_groups: row_groups(file, schema), rows };
+                let request = Request {
+                    leaves,
+                    row_groups: chosen.row_groups,
+                    rows,
+                    within: chosen.within,
+                    metadata: chosen.metadata,
+                };
                 let rows = FileRows::new(Arc::clone(file), arrow, request, fetcher, options)?;
                 Ok(OpenedRows::Parquet(Box::new(rows)))
             }

@@ -18,8 +18,8 @@ use tokio::runtime::Handle;
 use super::deletes::{Deletes, KeyIds, SideDeletes};
 use super::difference::{Candidates, DEAD_AFTER, DEAD_BEFORE, Marks, Step, candidates, compare, marks, steps};
 use super::fetch::{Fetch, Fetcher, FileHandle};
-use super::file_schema::{FallbackIds, FileSchema, Shape};
-use super::footer::OpenFile;
+use super::file_schema::{FallbackIds, Shape};
+use super::filter::{Chosen, ReadFilter, RowFilter};
 use super::metadata::{FileMetadata, MetadataColumns};
 use super::opened::{Opened, OpenedRows, start_open};
 use super::project::{Adapter, IfMissing, Projection};
@@ -44,6 +44,7 @@ pub struct TaskReader {
     all: Wanted,
     key: Option<Wanted>,
     metadata: Option<MetadataColumns>,
+    filter: Option<ReadFilter>,
     deletes: Deletes,
     steps: VecDeque<Step>,
     /// Rows that came back in files whose DELETE rows were read already.
@@ -72,6 +73,7 @@ struct Reading {
     output: Adapter,
     /// Columns that come behind those of the output, and the schema of both.
     metadata: Option<(FileMetadata, SchemaRef)>,
+    filter: Option<RowFilter>,
     tests: Vec<KeyTest>,
     /// Rows with this mark are left out.
     dead: u8,
@@ -107,6 +109,7 @@ impl TaskReader {
             None if options.positions => Some(MetadataColumns::positions().map_err(refuse)?),
             None => None,
         };
+        let filter = ReadFilter::of(context, task.resolution)?;
         let ids = FallbackIds::of_table(&source.table, source.name_mapping.as_deref())?;
         let task = Arc::new(task.clone());
         let fetcher = Fetcher::new(storage, runtime, options.cancel.clone());
@@ -120,6 +123,7 @@ impl TaskReader {
             all,
             key,
             metadata,
+            filter,
             deletes,
             came: HashMap::new(),
             opened: None,
@@ -253,7 +257,9 @@ impl TaskReader {
         let mut projection = Projection::new(&difference.file.location, file.schema(), &difference.file.constants);
         let mut tests = self.key_tests(&mut projection, marks)?;
         tests.iter_mut().for_each(|test| test.adapter.settle(&projection));
-        let mut rows = self.rows(&file, &projection, difference, Rows::without(dead))?;
+        // Rows that the filter leaves out need not be compared.
+        let chosen = self.choose(&file, difference)?;
+        let mut rows = self.rows(&file, &projection, difference, chosen, Rows::without(dead))?;
         let (mut went, mut came) = (RoaringTreemap::new(), RoaringTreemap::new());
         while let Some(batch) = rows.next()? {
             let marks = test(&mut tests, &mut self.deletes, &difference.file.location, &batch)?;
@@ -284,19 +290,37 @@ impl TaskReader {
             }
             None => None,
         };
+        let chosen = self.choose(&file, difference)?;
+        let filter = self.filter.as_ref().filter(|_| !chosen.all_match);
+        let mut filter = filter.map(|filter| filter.rows(&mut projection)).transpose()?;
         let mut tests = self.key_tests(&mut projection, marks)?;
         output.settle(&projection);
+        if let Some(filter) = &mut filter {
+            filter.settle(&projection);
+        }
         let metadata = metadata.map(|(mut metadata, schema)| {
             metadata.settle(&projection);
             (metadata, schema)
         });
         tests.iter_mut().for_each(|test| test.adapter.settle(&projection));
-        let rows = self.rows(&file, &projection, difference, rows)?;
+        let rows = self.rows(&file, &projection, difference, chosen, rows)?;
         let dead = match step.change {
             Change::Delete | Change::UpdateBefore => DEAD_BEFORE,
             Change::Insert | Change::UpdateAfter => DEAD_AFTER,
         };
-        Ok(Reading { step, columns: wanted.columns, rows, output, metadata, tests, dead })
+        Ok(Reading { step, columns: wanted.columns, rows, output, metadata, filter, tests, dead })
+    }
+
+    /// Which row groups of a file are read, and which of their rows.
+    fn choose(&self, file: &Opened, difference: &FileDifference) -> Result<Chosen, ReadError> {
+        let all = file.choose(|file, _| row_groups(&file.metadata, difference.split));
+        match (&self.filter, file) {
+            (None, _) => Ok(Chosen { all_match: true, ..all }),
+            (Some(filter), Opened::Parquet { file, schema, .. }) => {
+                filter.choose(file, schema, all.row_groups, &self.fetcher)
+            }
+            (Some(_), Opened::Avro { .. }) => Ok(all),
+        }
     }
 
     fn rows(
@@ -304,10 +328,10 @@ impl TaskReader {
         file: &Opened,
         projection: &Projection<'_>,
         difference: &FileDifference,
+        chosen: Chosen,
         rows: Rows,
     ) -> Result<OpenedRows, ReadError> {
-        let pick = |file: &OpenFile, _: &FileSchema| row_groups(&file.metadata, difference.split);
-        file.rows(projection, pick, rows, Some(difference.file.record_count), &self.fetcher, &self.options)
+        file.rows(projection, chosen, rows, Some(difference.file.record_count), &self.fetcher, &self.options)
     }
 
     fn key_tests(&mut self, projection: &mut Projection<'_>, marks: Marks) -> Result<Vec<KeyTest>, ReadError> {
@@ -378,13 +402,26 @@ impl Iterator for TaskReader {
 impl Reading {
     /// The next rows that are left after the equality deletes; `None` at the end.
     fn next(&mut self, deletes: &mut Deletes) -> Result<Option<RecordBatch>, ReadError> {
-        while let Some(batch) = self.rows.next()? {
+        while let Some(mut batch) = self.rows.next()? {
+            let needs_positions = self.metadata.as_ref().is_some_and(|(metadata, _)| metadata.needs_positions());
+            let mut positions: Vec<i64> = match needs_positions {
+                true => self.rows.positions(batch.num_rows()).map(|position| position as i64).collect(),
+                false => Vec::new(),
+            };
+            if let Some(filter) = &mut self.filter {
+                let kept = filter.keep(&batch)?;
+                if kept.true_count() < batch.num_rows() {
+                    let mut rows = kept.values().iter();
+                    positions.retain(|_| rows.next().unwrap_or_default());
+                    batch = filter_record_batch(&batch, &kept)
+                        .map_err(|error| ReadError::damaged(self.output.location(), error.to_string()))?;
+                }
+                if batch.num_rows() == 0 {
+                    continue;
+                }
+            }
             let mut rows = self.output.apply(&batch)?;
             if let Some((metadata, schema)) = &mut self.metadata {
-                let positions = match metadata.needs_positions() {
-                    true => self.rows.positions(batch.num_rows()).map(|position| position as i64).collect(),
-                    false => Vec::new(),
-                };
                 let location = self.output.location();
                 let columns = metadata.columns(location, &batch, &positions)?;
                 rows = with_columns(location, rows, columns, schema)?;

@@ -1,6 +1,6 @@
 //! Decoding the chosen rows of the chosen columns of one file, row group by row group.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::blocks::{Blocks, Chunk};
 use super::error::guarded;
 use super::fetch::Fetcher;
 use super::footer::{OpenFile, chunk_bytes};
-use super::select::{Positions, Rows, selection};
+use super::select::{Positions, Rows, common, selection};
 use super::width::batch_rows;
 use super::{ReadError, ReadOptions};
 
@@ -33,6 +33,10 @@ pub(super) struct Request {
     pub(super) row_groups: Vec<usize>,
     /// Rows among them.
     pub(super) rows: Rows,
+    /// Of some row groups the only rows that count.
+    pub(super) within: HashMap<usize, Vec<Range<u64>>>,
+    /// The file's metadata with its page indexes, where they are known already.
+    pub(super) metadata: Option<Arc<ParquetMetaData>>,
 }
 
 /// Decodes the chosen rows of a file, in the order of the file.
@@ -48,6 +52,7 @@ pub(super) struct FileRows {
     /// then, and the chosen ones are picked here.
     repeated: bool,
     rows: Rows,
+    within: HashMap<usize, Vec<Range<u64>>>,
     row_groups: VecDeque<usize>,
     /// The next row group, whose bytes are fetched while the current one is decoded.
     ahead: Option<Prepared>,
@@ -85,9 +90,14 @@ impl FileRows {
         let mask = ProjectionMask::leaves(arrow.parquet_schema(), request.leaves.iter().copied());
         let columns = arrow.parquet_schema().columns();
         let repeated = request.leaves.iter().any(|leaf| columns[*leaf].max_rep_level() > 0);
-        if !repeated && is_sparse(&file, &request) {
-            let metadata = file.with_page_locations(fetcher)?;
-            arrow = with_metadata(&file, &arrow, metadata)?;
+        if !repeated {
+            let metadata = match request.metadata.clone() {
+                None if is_sparse(&file, &request) => Some(file.with_page_locations(fetcher)?),
+                metadata => metadata,
+            };
+            if let Some(metadata) = metadata {
+                arrow = with_metadata(&file, &arrow, metadata)?;
+            }
         }
         Ok(Self {
             file,
@@ -98,6 +108,7 @@ impl FileRows {
             mask,
             repeated,
             rows: request.rows,
+            within: request.within,
             row_groups: request.row_groups.into(),
             ahead: None,
             current: None,
@@ -152,7 +163,10 @@ impl FileRows {
     fn prepare_next(&mut self, budget: u64) -> Result<Option<Prepared>, ReadError> {
         while let Some(row_group) = self.row_groups.pop_front() {
             let rows = self.file.rows_of(row_group);
-            let ranges = self.rows.ranges(rows.clone());
+            let ranges = match (self.rows.ranges(rows.clone()), self.within.remove(&row_group)) {
+                (Some(ranges), Some(within)) => Some(common(&ranges, &within)),
+                (ranges, within) => ranges.or(within),
+            };
             if rows.is_empty() || ranges.as_ref().is_some_and(Vec::is_empty) {
                 continue;
             }

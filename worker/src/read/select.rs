@@ -84,6 +84,20 @@ fn gaps(left_out: &[Range<u64>], rows: &Range<u64>) -> Vec<Range<u64>> {
     gaps
 }
 
+/// The rows that lie in ranges of both, ascending.
+pub(super) fn common(one: &[Range<u64>], other: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut common = Vec::new();
+    let (mut at_one, mut at_other) = (0, 0);
+    while let (Some(left), Some(right)) = (one.get(at_one), other.get(at_other)) {
+        let both = left.start.max(right.start)..left.end.min(right.end);
+        if !both.is_empty() {
+            common.push(both);
+        }
+        if left.end <= right.end { at_one += 1 } else { at_other += 1 }
+    }
+    common
+}
+
 /// The same as the decoder wants it for a row group that holds `rows`.
 pub(super) fn selection(ranges: &[Range<u64>], rows: &Range<u64>) -> RowSelection {
     let within = ranges.iter().map(|range| (range.start - rows.start) as usize..(range.end - rows.start) as usize);
@@ -118,6 +132,20 @@ impl Iterator for Positions {
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 mod tests {
     use super::*;
+
+    #[test]
+    #[allow(clippy::single_range_in_vec_init, reason = "a range is what is meant")]
+    fn common_rows_are_those_of_a_plain_loop() {
+        let sets: [&[Range<u64>]; 6] = [&[], &[0..10], &[0..3, 5..7], &[2..6], &[3..5, 7..9], &[9..12]];
+        for one in sets {
+            for other in sets {
+                let is_in = |ranges: &[Range<u64>], row: u64| ranges.iter().any(|range| range.contains(&row));
+                let expected: Vec<u64> = (0..12).filter(|row| is_in(one, *row) && is_in(other, *row)).collect();
+                let found: Vec<u64> = Positions::new(common(one, other)).collect();
+                assert_eq!(found, expected, "{one:?} {other:?}");
+            }
+        }
+    }
 
     #[test]
     fn chosen_rows_are_those_of_a_plain_loop() {

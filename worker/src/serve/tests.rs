@@ -37,6 +37,7 @@ fn context() -> Arc<EpochContext> {
             read_schema: schema.clone(),
             equality_schema: schema.clone(),
             name_mapping: None,
+            filter: None,
             storage: storage.clone(),
         },
         target: TargetContext {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use iceberg::spec::DataFileFormat;
 
+use super::filter;
 use super::model::{Commit, Delete, File, Item, Kind, PathBounds, Row, Table};
 
 /// Numbers that look random, the same for the same seed.
@@ -309,5 +310,12 @@ async fn a_plan_read_dumbly_is_the_difference_of_the_states() {
                 author.table.check(Some(*before), *after).await;
             }
         }
+        // With a filter what is left are the changes of the rows that match.
+        let last = ends[ends.len() - 1];
+        let mut left_out = filter::check(&author.table, None, last).await;
+        for before in &ends {
+            left_out += filter::check(&author.table, Some(*before), last).await;
+        }
+        assert!(left_out > 0, "a filter must be of use");
     }
 }

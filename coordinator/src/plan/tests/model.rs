@@ -492,6 +492,7 @@ impl Table {
             after,
             read_schema: self.schema(true),
             key: vec![1],
+            filter: None,
             together: Together::CarryOver,
             partition_type: None,
             manifest_lists: ManifestLists::default(),

@@ -7,6 +7,7 @@ mod damage;
 mod deletes;
 mod evolution;
 mod files;
+mod filter;
 mod many_deletes;
 mod metadata;
 mod nested;
@@ -20,6 +21,7 @@ use arrow::datatypes::{DataType, Field, Schema as ArrowSchema};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use bytes::Bytes;
 use iceberg::spec::{NestedField, NestedFieldRef, PrimitiveType, Schema, Type};
+use iceferry_common::filter::{Filter, TableFilter};
 use iceferry_common::model::{
     DataFile, DeleteFile, DeleteKind, EpochContext, EpochId, FileDifference, FileFormat, MetricsMode, ParquetSettings,
     Resolution, RunId, ScanTask, Side, SourceContext, Split, TargetContext, TargetMode, TaskId, Work,
@@ -210,6 +212,7 @@ fn context(schema: Schema) -> EpochContext {
             read_schema: Arc::clone(&schema),
             equality_schema: Arc::clone(&schema),
             name_mapping: None,
+            filter: None,
             storage: StorageProperties::default(),
         },
         target: TargetContext {
@@ -232,6 +235,11 @@ fn context(schema: Schema) -> EpochContext {
             storage: StorageProperties::default(),
         },
     }
+}
+
+/// A filter on the columns of a context's read schema.
+fn table_filter(context: &EpochContext, text: &str) -> TableFilter {
+    TableFilter::new(Filter::parse(text).unwrap(), &context.source.read_schema).unwrap()
 }
 
 fn keyed(schema: Schema, key: &[i32]) -> EpochContext {

@@ -66,7 +66,12 @@ fn rows(random: &mut Random) -> Vec<(Option<i32>, i32)> {
         let id = (!random.chance(10)).then(|| random.below(60) as i32);
         (id, random.below(4) as i32)
     };
-    (0..count).map(|_| row(random)).collect()
+    let mut rows: Vec<_> = (0..count).map(|_| row(random)).collect();
+    if random.chance(50) {
+        // So that row groups and pages have bounds of their own.
+        rows.sort_unstable();
+    }
+    rows
 }
 
 fn columns(keys: impl Iterator<Item = (Option<i32>, i32)> + Clone) -> [(i32, &'static str, ArrayRef); 2] {
@@ -193,6 +198,18 @@ fn list_column(rows: &[(Option<i32>, i32)]) -> ArrayRef {
     Arc::new(builder.finish())
 }
 
+/// A condition, and what it means of a row.
+type Condition = (&'static str, fn((Option<i32>, i32)) -> bool);
+
+const FILTERS: &[Condition] = &[
+    ("id = 7", |row| row.0 == Some(7)),
+    ("id is null", |row| row.0.is_none()),
+    ("id > 40 and n <> 1", |row| row.0 > Some(40) && row.1 != 1),
+    ("not (id in (1, 2, 3) or n = 2)", |row| row.0.is_some_and(|id| !(1..=3).contains(&id)) && row.1 != 2),
+    ("n >= 0", |_| true),
+    ("n between 5 and 9", |_| false),
+];
+
 fn run_case(lab: &Lab, random: &mut Random) {
     let table: Table = (0..1 + random.below(3)).map(|_| rows(random)).collect();
     // Columns below a list are read in another way.
@@ -233,6 +250,8 @@ fn run_case(lab: &Lab, random: &mut Random) {
         .map(|index| write_delete(lab, &format!("d{index}"), &deletes[index], &files, random))
         .collect();
 
+    let filter = random.chance(60).then(|| FILTERS[random.below(FILTERS.len() as u64) as usize]);
+    let stays = |row: (Option<i32>, i32)| filter.is_none_or(|(_, stays)| stays(row));
     let (mut differences, mut went, mut came) = (Vec::new(), Vec::new(), Vec::new());
     for (file, rows) in table.iter().enumerate() {
         let kind = random.below(4);
@@ -252,6 +271,7 @@ fn run_case(lab: &Lab, random: &mut Random) {
                 side.as_ref().is_some_and(|side| !is_dead(&deletes, side, file, position, *row))
             };
             match (live(&before), live(&after)) {
+                _ if !stays(*row) => {}
                 (true, false) => went.push(line(*row, with_list)),
                 (false, true) => came.push(line(*row, with_list)),
                 _ => {}
@@ -275,7 +295,9 @@ fn run_case(lab: &Lab, random: &mut Random) {
         fetch_bytes: [1, 2_000, 1 << 24][random.below(3) as usize],
         ..ReadOptions::default()
     };
-    let got = lab.read_with(&context(schema), &task, options).unwrap();
+    let mut context = context(schema);
+    context.source.filter = filter.map(|(text, _)| table_filter(&context, text));
+    let got = lab.read_with(&context, &task, options).unwrap();
     let of = |change: Change| -> Vec<String> {
         got.iter().filter(|row| row.0 == change).map(|(.., row)| row.clone()).collect()
     };

@@ -51,6 +51,7 @@ impl Bench {
                 equality_schema: Arc::clone(&read_schema),
                 read_schema,
                 name_mapping: None,
+                filter: None,
                 storage: StorageProperties::default(),
             },
             target: TargetContext {
