@@ -119,7 +119,7 @@ impl FileSchema {
         }
         if fields.iter().any(has_int96) {
             // Decoded as nanoseconds, INT96 would wrap around in 2262 without a word; as microseconds it holds all
-            // years that people use, and microseconds are what all writers of INT96 have.
+            // years that people use. What is finer is cut off, as Iceberg's own readers do it.
             let hinted = Schema::new(micros_for_int96(arrow.schema().fields(), &fields));
             arrow = load(options().with_schema(Arc::new(hinted)))?;
             fields = field_tree(&arrow);

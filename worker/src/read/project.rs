@@ -177,8 +177,12 @@ impl<'a> Projection<'a> {
     }
 
     fn misfit(&self, wanted: &Type, file: &FileField, path: &str) -> ReadError {
-        let what =
-            format!("the file has {} where the table has {wanted}, which is no exact promotion", file.arrow_type);
+        let what = match file.shape {
+            Shape::Leaf { int96: true } => {
+                format!("the file has INT96, which is read to the microsecond, where the table has {wanted}")
+            }
+            _ => format!("the file has {} where the table has {wanted}, which is no exact promotion", file.arrow_type),
+        };
         ReadError::Column { location: self.location.to_owned(), column: path.to_owned(), what }
     }
 

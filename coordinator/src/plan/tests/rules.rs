@@ -356,6 +356,20 @@ async fn identity_partitions_become_constants_in_the_read_schemas_types() {
 }
 
 #[tokio::test]
+async fn identity_partitions_give_constants_of_columns_that_are_not_read() {
+    let mut table = Table::new(2);
+    let only = file(&mut table, 1, Some(7), &[row(1, 7, 0)]);
+    let s1 = add(&mut table, &[&only]).await;
+    let mut request = table.request(None, s1);
+    let read: Vec<_> = request.read_schema.as_struct().fields().iter().filter(|field| field.id != 2).cloned().collect();
+    request.read_schema = Arc::new(iceberg::spec::Schema::builder().with_fields(read).build().unwrap());
+    let (tasks, _) = run(request).await.unwrap();
+    // An equality delete may be keyed on the column, and the file may lack it.
+    let seven = Some(7i64.to_le_bytes().to_vec());
+    assert_eq!(differences(&tasks)[0].file.constants, [Constant { field_id: 2, value: seven }]);
+}
+
+#[tokio::test]
 async fn what_cannot_be_read_is_refused_by_name() {
     for (format, is_encrypted, word) in [
         (DataFileFormat::Orc, false, "ORC"),

@@ -109,12 +109,14 @@ impl AvroRows {
             return Ok(None);
         }
         self.given = Positions::new(std::mem::take(&mut self.held));
-        let damaged = |error: arrow::error::ArrowError| {
-            ReadError::damaged(&self.file.handle.location, format!("before row {}: {error}", self.position))
-        };
-        let (fields, columns) = self.columns.finish_rows().map_err(damaged)?;
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options).map(Some).map_err(damaged)
+        let (location, columns, position) = (&*self.file.handle.location, &mut self.columns, self.position);
+        guarded(location, || {
+            let batch = columns.finish_rows().and_then(|(fields, columns)| {
+                let options = RecordBatchOptions::new().with_row_count(Some(rows));
+                RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
+            });
+            batch.map(Some).map_err(|error| ReadError::damaged(location, format!("before row {position}, {error}")))
+        })
     }
 
     /// The positions in the file of the rows of the batch that came last. To be asked for once for each batch.

@@ -462,6 +462,20 @@ fn an_avro_file_without_ids_is_read_by_name_mapping_else_by_name() {
 }
 
 #[test]
+fn a_name_that_avro_does_not_take_is_known_by_the_name_it_stands_for() {
+    let lab = Lab::new();
+    let json = r#"{"type":"record","name":"t","fields":[
+        {"name":"a_x20b","type":"int","iceberg-field-name":"a b"},{"name":"_xF0","type":"int"}]}"#;
+    let rows = vec![record(&[("a_x20b", Value::Int(1)), ("_xF0", Value::Int(2))])];
+    let file = avro_data(&lab, "f.avro", json, &[rows], Codec::Null);
+    let mut context = context(schema([optional(1, "a b", PrimitiveType::Int), optional(2, "🦀", PrimitiveType::Int)]));
+    context.source.name_mapping =
+        Some(r#"[{"field-id":1,"names":["a b"]},{"field-id":2,"names":["🦀","_xF0"]}]"#.to_owned());
+    let task = task(vec![added(file)], Vec::new());
+    assert_eq!(lab.read(&context, &task).unwrap(), inserts(&["1|2"]));
+}
+
+#[test]
 fn an_avro_file_that_cannot_be_read_fails_by_name_and_class() {
     let lab = Lab::new();
     let good = avro_data(&lab, "good", ID_V, &[vec![row(1, "a")], vec![row(2, "b")]], Codec::Null);

@@ -23,6 +23,23 @@ fn one_position_delete_file_may_name_several_files_in_any_order_and_twice() {
 }
 
 #[test]
+fn rows_that_a_position_delete_file_holds_beside_its_positions_are_left_alone() {
+    let lab = Lab::new();
+    let file = lab.data("f", &id_v(&[(1, "a"), (2, "b"), (3, "c")]));
+    let row =
+        arrow::array::StructArray::new(vec![field(1, "id", DataType::Int32, false)].into(), vec![ints([99])], None);
+    let positions: ArrayRef = Arc::new(arrow::array::Int64Array::from(vec![1]));
+    let rows = batch(&[
+        (2_147_483_544, "row", Arc::new(row)),
+        (2_147_483_545, "pos", positions),
+        (2_147_483_546, "file_path", texts([file.location.as_str()])),
+    ]);
+    let delete = lab.delete_file("p", &rows, DeleteKind::Position);
+    let task = task(vec![difference(file, None, Some(&[0]))], vec![delete]);
+    assert_eq!(lab.read(&context(id_v_schema()), &task).unwrap(), inserts(&["1|a", "3|c"]));
+}
+
+#[test]
 fn a_key_that_hits_rows_of_two_files_takes_them_as_full_rows_and_one_that_hits_none_takes_nothing() {
     let lab = Lab::new();
     let files = [lab.data("f1", &id_v(&[(1, "a")])), lab.data("f2", &id_v(&[(1, "b")]))];
