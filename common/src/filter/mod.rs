@@ -33,6 +33,7 @@ mod condition;
 mod error;
 mod evaluate;
 mod literal;
+mod operand;
 mod parse;
 mod partition;
 mod prune;
@@ -40,6 +41,7 @@ mod syntax;
 mod table;
 mod temporal;
 mod token;
+mod transform;
 mod value;
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use iceberg::spec::{Datum, PrimitiveType};
 
 use super::bind::BoundFilter;
-use super::condition::{Node, Test};
+use super::condition::Test;
 use super::value::{Value, is_float};
 
 /// What is known of the columns of many rows: those of a file, a row group or a page.
@@ -42,11 +42,6 @@ impl BoundFilter {
     /// Whether every row matches, so that rows need not be looked at. `true` is certain.
     pub fn must_match(&self, statistics: &dyn Statistics) -> bool {
         self.root.holds(&|leaf| self.range(leaf.column, statistics).must_match(&leaf.test))
-    }
-
-    /// Whether the condition is true of every row of any table.
-    pub fn is_always_true(&self) -> bool {
-        matches!(self.root, Node::Constant(true))
     }
 
     fn range(&self, column: usize, statistics: &dyn Statistics) -> Range {

@@ -9,7 +9,7 @@
 //! | decides, pure | acts |
 //! |---|---|
 //! | `difference`: what differs, in which order | `reader`: goes through the steps of a task |
-//! | `select`, `prune`: row groups and rows | `rows`: decodes them; `avro`: the same for Avro files; `filter`: keeps those that match |
+//! | `select`, `prune`, `file_bounds`: row groups and rows | `rows`: decodes them; `avro`: the same for Avro files; `filter`: keeps those that match |
 //! | `file_schema`, `project`, `convert`, `literal`, `metadata`: columns by field id, in the table's types | `opened`, `footer`: open a file |
 //! | `vector`, `equality`, `key_fields`: what a delete says | `deletes`, `positions`, `delete_columns`: load deletes |
 //! | `blocks`: what to fetch when | `fetch`: asks storage |
@@ -27,6 +27,7 @@ mod difference;
 mod equality;
 mod error;
 mod fetch;
+mod file_bounds;
 mod file_schema;
 mod filter;
 mod footer;
