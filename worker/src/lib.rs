@@ -4,6 +4,7 @@
 
 pub mod attempt;
 mod change;
+pub mod exchange;
 mod key_text;
 pub mod read;
 pub mod serve;

@@ -91,3 +91,12 @@ pub fn staged_file_location(
     };
     format!("{folder}/{epoch:06}-{task:06}-{attempt}-{number:05}-{suffix}.parquet", task = task.0, attempt = attempt.0)
 }
+
+/// The location of the `number`th exchange file of an attempt: rows that do not fit into its memory, for the attempt itself
+/// to read back. Never referenced and never part of an output; in the run's own folder, so that what a killed process leaves
+/// is found.
+pub fn exchange_file_location(context: &EpochContext, task: TaskId, attempt: Attempt, number: usize) -> String {
+    let folder = staging_folder(&context.target.data_location, &context.job, &context.run);
+    let EpochId(epoch) = context.epoch;
+    format!("{folder}/{epoch:06}-{task:06}-{attempt}-{number:05}-exchange.arrows", task = task.0, attempt = attempt.0)
+}

@@ -5,6 +5,8 @@
 
 mod counters;
 mod pipeline;
+#[cfg(test)]
+mod tests;
 
 use std::fmt::Debug;
 use std::sync::Arc;

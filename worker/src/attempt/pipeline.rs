@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use iceferry_common::fault::Class;
 use iceferry_common::model::{
     Attempt, Changelog, DuplicateKeys, EpochContext, Identity, MetadataColumn, Resolution, RowCounts, ScanTask, Side,
-    TargetMode, TaskOutput,
+    StagedFile, TargetMode, TaskOutput, exchange_file_location,
 };
 use iceferry_common::storage::Storage;
 use tokio::runtime::Handle;
@@ -15,9 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{AttemptError, Counters, Runner};
 use crate::ChangeBatch;
+use crate::exchange::Space;
 use crate::read::{ReadError, ReadOptions, TaskReader};
 use crate::stage::{StageOptions, Stager};
-use crate::tag::{self, Pairing, Tagging};
+use crate::tag::{self, Pairing, Tagged, Tagging};
 
 /// Reads, tags and stages, each attempt within its share of the worker's memory.
 #[derive(Debug, Clone, Copy)]
@@ -99,40 +100,62 @@ impl PipelineRunner {
         let reader =
             Counted { reader: reader.map_err(|error| failed(&error))?, progress, plain_columns: &plain_columns };
         let tagging = self.tagging(&context, task.resolution, key);
-        let mut tagged = tag::tag(reader, tagging);
-
         let target = Storage::new(context.target.storage.clone());
         let options = self.stage_options(&context, task);
-        let stager = Stager::new(Arc::clone(&context), task.id, attempt, target, runtime, options);
-        let mut stager = stager.map_err(|error| AttemptError::new(&error, Vec::new()))?;
-        // The first batch opens the first file, which tells how its writer fared with dictionaries.
-        let mut first = tagged.next();
-        stager.without_dictionary(&plain_columns.borrow());
-        // Cancelling is looked at for each batch, so that an attempt whose lease is lost does not go on staging.
-        while let Some(batch) = first.take().or_else(|| tagged.next()) {
-            if cancel.is_cancelled() {
-                return Err(AttemptError::cancelled(stager.abort()));
-            }
-            let batch = match batch {
-                Ok(batch) => batch,
-                Err(_) if cancel.is_cancelled() => return Err(AttemptError::cancelled(stager.abort())),
-                Err(error) => return Err(AttemptError::new(&error, stager.abort())),
-            };
-            if let Err(error) = stager.write(&batch) {
-                return Err(AttemptError::new(&error, stager.abort()));
-            }
-            progress.set(with_read(RowCounts { carried_over: tagged.carried_over(), ..stager.rows() }, progress));
-        }
-        if cancel.is_cancelled() {
-            return Err(AttemptError::cancelled(stager.abort()));
-        }
-        let rows = RowCounts { carried_over: tagged.carried_over(), ..stager.rows() };
-        let files = stager.finish().map_err(|error| AttemptError::new(&error, error.left_behind().to_vec()))?;
+        let stager = Stager::new(Arc::clone(&context), task.id, attempt, target.clone(), runtime.clone(), options);
+        let stager = stager.map_err(|error| AttemptError::new(&error, Vec::new()))?;
+        let id = task.id;
+        let location = move |number| exchange_file_location(&context, id, attempt, number);
+        let mut tagged = tag::tag(reader, tagging, Space::new(target, runtime, cancel.clone(), location));
+        let staged = stage(&mut tagged, stager, &plain_columns, progress, cancel);
+        // However it ended, no exchange file outlives the attempt.
+        let not_removed = tagged.close();
+        let (files, rows) = staged.map_err(|mut error| {
+            error.left_behind.extend(not_removed.iter().cloned());
+            error
+        })?;
         let bytes_written = files.iter().map(|file| file.size_bytes).sum();
         let rows = with_read(RowCounts { bytes_written, ..rows }, progress);
         progress.set(rows);
-        Ok(TaskOutput { task: task.id, attempt, files, rows })
+        Ok(TaskOutput { task: id, attempt, files, rows })
     }
+}
+
+/// Stages what the tag step gives. What was staged is removed unless it succeeds.
+fn stage<I>(
+    tagged: &mut Tagged<I>,
+    mut stager: Stager,
+    plain_columns: &RefCell<Vec<usize>>,
+    progress: &Counters,
+    cancel: &CancellationToken,
+) -> Result<(Vec<StagedFile>, RowCounts), AttemptError>
+where
+    I: Iterator<Item = Result<ChangeBatch, ReadError>>,
+{
+    // The first batch opens the first file, which tells how its writer fared with dictionaries.
+    let mut first = tagged.next();
+    stager.without_dictionary(&plain_columns.borrow());
+    // Cancelling is looked at for each batch, so that an attempt whose lease is lost does not go on staging.
+    while let Some(batch) = first.take().or_else(|| tagged.next()) {
+        if cancel.is_cancelled() {
+            return Err(AttemptError::cancelled(stager.abort()));
+        }
+        let batch = match batch {
+            Ok(batch) => batch,
+            Err(_) if cancel.is_cancelled() => return Err(AttemptError::cancelled(stager.abort())),
+            Err(error) => return Err(AttemptError::new(&error, stager.abort())),
+        };
+        if let Err(error) = stager.write(&batch) {
+            return Err(AttemptError::new(&error, stager.abort()));
+        }
+        progress.set(with_read(RowCounts { carried_over: tagged.carried_over(), ..stager.rows() }, progress));
+    }
+    if cancel.is_cancelled() {
+        return Err(AttemptError::cancelled(stager.abort()));
+    }
+    let rows = RowCounts { carried_over: tagged.carried_over(), ..stager.rows() };
+    let files = stager.finish().map_err(|error| AttemptError::new(&error, error.left_behind().to_vec()))?;
+    Ok((files, rows))
 }
 
 #[async_trait]

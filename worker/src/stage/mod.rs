@@ -22,7 +22,7 @@ mod metrics;
 mod nan;
 mod settings;
 mod stager;
-mod upload;
+pub(crate) mod upload;
 
 #[cfg(test)]
 mod tests;

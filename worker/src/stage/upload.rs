@@ -26,12 +26,12 @@ enum Message {
 }
 
 /// An upload under way. Ends with the storage's answer; an aborted upload ends well.
-pub(super) struct Upload {
+pub(crate) struct Upload {
     task: JoinHandle<Result<(), StorageError>>,
 }
 
 /// How an upload ended.
-pub(super) enum Ended {
+pub(crate) enum Ended {
     /// Completed or aborted, as it was told.
     Well,
     /// The storage did not take it.
@@ -42,7 +42,7 @@ pub(super) enum Ended {
 
 impl Upload {
     /// Begins an upload to `location`.
-    pub(super) fn begin(storage: &Storage, runtime: &Handle, location: &str) -> Result<(Self, Sink), StorageError> {
+    pub(crate) fn begin(storage: &Storage, runtime: &Handle, location: &str) -> Result<(Self, Sink), StorageError> {
         let upload = storage.upload(location)?;
         let (sender, receiver) = mpsc::channel(CHUNKS_WAITING);
         let task = runtime.spawn(drive(upload, receiver, location.to_owned()));
@@ -50,7 +50,7 @@ impl Upload {
     }
 
     /// Waits for its end. The sink must have completed or be gone.
-    pub(super) async fn ended(self) -> Ended {
+    pub(crate) async fn ended(self) -> Ended {
         match self.task.await {
             Ok(Ok(())) => Ended::Well,
             Ok(Err(error)) => Ended::Failed(error),
@@ -92,7 +92,7 @@ fn store_error(error: io::Error) -> object_store::Error {
 }
 
 /// Where the encoder writes. Blocks while the storage is behind, so it must not be used on an async thread.
-pub(super) struct Sink {
+pub(crate) struct Sink {
     /// `None` once completed or discarded.
     sender: Option<mpsc::Sender<Message>>,
     chunk: Vec<u8>,
@@ -101,12 +101,12 @@ pub(super) struct Sink {
 
 impl Sink {
     /// Bytes written so far: the exact size of the file in the end.
-    pub(super) fn written(&self) -> u64 {
+    pub(crate) fn written(&self) -> u64 {
         self.written
     }
 
     /// Hands over what is left, and says that the file is whole.
-    pub(super) fn complete(&mut self) -> io::Result<()> {
+    pub(crate) fn complete(&mut self) -> io::Result<()> {
         self.hand_over()?;
         let sender = self.sender.take().ok_or_else(gone)?;
         sender.blocking_send(Message::Complete).map_err(|_| gone())
@@ -114,7 +114,7 @@ impl Sink {
 
     /// Aborts the upload. What is written from here on goes nowhere, and never blocks: an encoder empties its buffers
     /// when it is dropped, wherever that happens.
-    pub(super) fn discard(&mut self) {
+    pub(crate) fn discard(&mut self) {
         self.sender = None;
         self.chunk = Vec::new();
     }

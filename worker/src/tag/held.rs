@@ -2,18 +2,21 @@
 
 use std::collections::HashSet;
 use std::hash::BuildHasher;
+use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::filter_record_batch;
+use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::row::{RowConverter, Rows, SortField};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-use super::encode::RowEncoder;
+use super::encode::{RowEncoder, canonical_schema};
 use crate::Columns;
+use crate::exchange::memory_bytes;
 use crate::key_text::printed;
 
 /// The end of a chain of equal rows.
@@ -40,6 +43,14 @@ pub(super) struct Held<S = RandomState> {
 struct Encoded {
     encoder: RowEncoder,
     rows: Rows,
+    /// The columns that are encoded, as [`canonical_schema`] has them.
+    schema: SchemaRef,
+}
+
+/// What was held, batch by batch, and which of its rows an INSERT row was equal to.
+pub(super) struct Left {
+    pub(super) batches: Vec<RecordBatch>,
+    pub(super) used: Vec<bool>,
 }
 
 /// What became of a batch of INSERT rows.
@@ -84,9 +95,9 @@ impl<S: BuildHasher> Held<S> {
         if self.key.is_empty() { Columns::All } else { Columns::Key }
     }
 
-    /// Rows that were held, used ones included.
-    pub(super) fn len(&self) -> usize {
-        self.next.len()
+    /// The first batch, as it comes out.
+    pub(super) fn first_batch(&self) -> Option<&RecordBatch> {
+        self.batches.first()
     }
 
     /// Memory that is held, about.
@@ -102,8 +113,8 @@ impl<S: BuildHasher> Held<S> {
             Some(encoded) => encoded,
             none => {
                 let encoder = RowEncoder::new(compared(&batch, self.compared))?;
-                let rows = encoder.empty();
-                none.insert(Encoded { encoder, rows })
+                let (rows, schema) = (encoder.empty(), canonical_schema(&batch.schema(), self.compared));
+                none.insert(Encoded { encoder, rows, schema })
             }
         };
         encoded.encoder.append(&mut encoded.rows, compared(&batch, self.compared))?;
@@ -128,14 +139,14 @@ impl<S: BuildHasher> Held<S> {
             self.used.push(false);
         }
         let kept = if self.key.is_empty() { batch } else { batch.project(&self.key)? };
-        self.batch_bytes += kept.columns().iter().map(slice_bytes).sum::<usize>();
+        self.batch_bytes += usize::try_from(memory_bytes(&kept)).unwrap_or(usize::MAX);
         self.batches.push(kept);
         Ok(())
     }
 
     /// Looks for a held row for each row of a batch; both are gone then.
     pub(super) fn match_inserts(&mut self, batch: &RecordBatch) -> Result<Matched, ArrowError> {
-        let Some(Encoded { encoder, rows: held }) = &self.encoded else { return Ok(Matched::None) };
+        let Some(Encoded { encoder, rows: held, .. }) = &self.encoded else { return Ok(Matched::None) };
         if self.table.is_empty() {
             return Ok(Matched::None);
         }
@@ -191,20 +202,49 @@ impl<S: BuildHasher> Held<S> {
         Ok(None)
     }
 
-    /// The rows that no INSERT row was equal to, batch by batch.
-    pub(super) fn into_unmatched(self) -> impl Iterator<Item = Result<RecordBatch, ArrowError>> {
-        let mut first = 0;
-        let used = self.used;
+    /// The rows that no INSERT row was equal to, batch by batch; a batch may be empty.
+    pub(super) fn into_unmatched(self) -> impl Iterator<Item = Result<RecordBatch, ArrowError>> + use<S> {
+        let (mut first, used) = (0, self.used);
         self.batches.into_iter().map(move |batch| {
             let used = &used[first..first + batch.num_rows()];
             first += batch.num_rows();
-            if used.iter().all(|used| !used) {
-                return Ok(batch);
-            }
-            let left = BooleanArray::new(BooleanBuffer::collect_bool(used.len(), |row| !used[row]), None);
-            filter_record_batch(&batch, &left)
+            unmatched(batch, used)
         })
     }
+
+    /// The batches themselves, and which of their rows are gone. What compares them is freed.
+    pub(super) fn into_left(self) -> Left {
+        Left { batches: self.batches, used: self.used }
+    }
+
+    /// The rows that no INSERT row was equal to with all that decides whether they are equal, batch by batch: as they came,
+    /// or where only a key was kept as [`super::encode::canonical_batch`] gives them.
+    pub(super) fn into_rows(self) -> Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>>>
+    where
+        S: 'static,
+    {
+        if self.key.is_empty() {
+            return Box::new(self.into_unmatched());
+        }
+        let Some(Encoded { encoder, rows, schema }) = self.encoded else { return Box::new(std::iter::empty()) };
+        let (mut first, used) = (0, self.used);
+        let counts: Vec<usize> = self.batches.iter().map(RecordBatch::num_rows).collect();
+        Box::new(counts.into_iter().map(move |count| {
+            let numbers = first..first + count;
+            first += count;
+            let rows = numbers.filter(|number| !used[*number]).map(|number| rows.row(number));
+            RecordBatch::try_new(Arc::clone(&schema), encoder.decode(rows)?)
+        }))
+    }
+}
+
+/// The rows of a batch that are not used.
+fn unmatched(batch: RecordBatch, used: &[bool]) -> Result<RecordBatch, ArrowError> {
+    if used.iter().all(|used| !used) {
+        return Ok(batch);
+    }
+    let left = BooleanArray::new(BooleanBuffer::collect_bool(used.len(), |row| !used[row]), None);
+    filter_record_batch(&batch, &left)
 }
 
 fn compared(batch: &RecordBatch, columns: usize) -> &[ArrayRef] {
@@ -219,9 +259,4 @@ fn with_used<'a>(batches: &'a [RecordBatch], used: &'a [bool]) -> impl Iterator<
         left = rest;
         (batch, of_batch)
     })
-}
-
-/// Memory of the part of an array's buffers that it uses: batches may be slices of longer ones.
-pub(super) fn slice_bytes(array: &ArrayRef) -> usize {
-    array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size())
 }

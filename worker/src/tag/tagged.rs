@@ -1,0 +1,484 @@
+//! What takes rows at each moment: memory, an exchange, or one of the exchange's buckets after the other.
+//!
+//! Rows come from the reader into memory. When they do not fit, all of them go to an exchange; at its end each bucket is a
+//! source of rows like the reader, and what it gives comes into memory again or, when it does not fit either, goes to an
+//! exchange of the next level, whose buckets are read before the next of this one. So at any moment there is one thing that
+//! takes rows, and a stack of exchanges that are being read, one level deeper each.
+//!
+//! Where equal rows and the halves of updates do not meet in the same bucket, what is left of the buckets goes to a second
+//! exchange, which is read in the same way once the first is done.
+
+use std::collections::VecDeque;
+use std::iter::Fuse;
+
+use arrow::array::{BooleanArray, RecordBatch};
+use arrow::compute::{filter_record_batch, not};
+
+use super::alike::Alike;
+use super::encode::canonical_batch;
+use super::pairs::{self, Paired};
+use super::resolve::{Output, Resolver};
+use super::spread::{By, Plan, Spread, in_common};
+use super::{Pairing, TagError, Tagging, compares};
+use crate::exchange::{Bucket, ExchangeError, Reader, Side, Space, Writer};
+use crate::{Change, ChangeBatch, Columns};
+
+/// Contents that rows of one hash may have: more than a few would need a miracle.
+const KINDS_MAX: usize = 64;
+
+/// What [`super::tag`] gives. Ends after its first error.
+pub struct Tagged<I> {
+    tagging: Tagging,
+    plan: Plan,
+    space: Space,
+    reader: Fuse<I>,
+    reader_ended: bool,
+    /// Rows that came were read: none that went may come any more.
+    inserts_came: bool,
+    now: Now,
+    /// Exchanges that are read back, each one a level deeper than the one before it.
+    levels: Vec<Reader>,
+    /// The bucket that is read.
+    bucket: Option<Bucket>,
+    /// What is left of the first exchange's buckets.
+    then: Option<Exchange>,
+    /// The second exchange is being read.
+    is_second: bool,
+    output: Option<Output>,
+    ready: VecDeque<ChangeBatch>,
+    carried_over: u64,
+    memory_bytes_peak: u64,
+    failed: bool,
+    left_behind: Vec<String>,
+}
+
+/// What takes rows.
+enum Now {
+    /// They pass as they are.
+    Keep,
+    /// They are compared in memory.
+    Resolve(Box<Resolver>),
+    /// They do not fit, and are exchanged.
+    Exchange(Box<Exchange>),
+    /// They are all equal, and are counted.
+    Count(Box<Alike>),
+    /// They do not fit and cannot be taken apart: a mirror carries them as they come.
+    Pass,
+    /// Nothing comes any more.
+    Ended,
+}
+
+/// An exchange that is written.
+struct Exchange {
+    writer: Writer,
+    spread: Spread,
+}
+
+impl<I> Tagged<I> {
+    pub(super) fn new(reader: I, tagging: Tagging, space: Space) -> Self
+    where
+        I: Iterator,
+    {
+        let now = if compares(tagging.resolution) { resolver(&tagging) } else { Now::Keep };
+        Self {
+            plan: Plan::of(&tagging),
+            tagging,
+            space,
+            reader: reader.fuse(),
+            reader_ended: false,
+            inserts_came: false,
+            now,
+            levels: Vec::new(),
+            bucket: None,
+            then: None,
+            is_second: false,
+            output: None,
+            ready: VecDeque::new(),
+            carried_over: 0,
+            memory_bytes_peak: 0,
+            failed: false,
+            left_behind: Vec::new(),
+        }
+    }
+
+    /// Pairs of equal DELETE and INSERT rows that cancelled so far.
+    pub fn carried_over(&self) -> u64 {
+        self.carried_over
+    }
+
+    /// The most memory that was held at once so far, about: rows that are compared, those of an exchange that are not yet
+    /// written, and the block of one that is being read.
+    pub fn memory_bytes_peak(&self) -> u64 {
+        self.memory_bytes_peak
+    }
+
+    /// Exchange files that were begun so far.
+    pub fn exchange_files(&self) -> usize {
+        self.space.files_begun()
+    }
+
+    /// Ends it, and waits until its exchange files are gone. Gives the locations of those that may still be there.
+    pub fn close(&mut self) -> Vec<String> {
+        self.failed = true;
+        self.output = None;
+        self.ready.clear();
+        let now = match std::mem::replace(&mut self.now, Now::Ended) {
+            Now::Exchange(exchange) => Some(*exchange),
+            Now::Keep | Now::Resolve(_) | Now::Count(_) | Now::Pass | Now::Ended => None,
+        };
+        let written = now.into_iter().chain(self.then.take());
+        let mut left_behind = std::mem::take(&mut self.left_behind);
+        left_behind.extend(written.filter_map(|exchange| exchange.writer.abort()));
+        left_behind.extend(self.levels.drain(..).filter_map(Reader::remove));
+        left_behind
+    }
+
+    /// Takes the next rows of the source, or what follows when it has no more. False when all is done.
+    fn step<E>(&mut self) -> Result<bool, TagError<E>>
+    where
+        I: Iterator<Item = Result<ChangeBatch, E>>,
+    {
+        let rows = match self.levels.last_mut() {
+            Some(level) => {
+                let rows = level.next_batch().map_err(|source| self.exchange_failed(source))?;
+                rows.map(|(side, rows)| ChangeBatch { change: change(side), columns: Columns::All, rows })
+            }
+            None if self.reader_ended => return Ok(false),
+            None => self.read()?,
+        };
+        match rows {
+            Some(batch) => self.take(batch)?,
+            None => self.source_ended()?,
+        }
+        self.note_memory(0);
+        Ok(true)
+    }
+
+    fn read<E>(&mut self) -> Result<Option<ChangeBatch>, TagError<E>>
+    where
+        I: Iterator<Item = Result<ChangeBatch, E>>,
+    {
+        match self.reader.next().transpose().map_err(TagError::Read)? {
+            None => {
+                self.reader_ended = true;
+                Ok(None)
+            }
+            Some(batch) => {
+                // What came is compared with all that went, so that has to be here.
+                if self.inserts_came && !batch.change.comes() && compares(self.tagging.resolution) {
+                    return Err(TagError::Order { table: self.tagging.table.clone() });
+                }
+                self.inserts_came |= batch.change.comes();
+                Ok(Some(batch))
+            }
+        }
+    }
+
+    fn take<E>(&mut self, batch: ChangeBatch) -> Result<(), TagError<E>> {
+        // Without its other columns a row equals no other.
+        if batch.columns == Columns::Key {
+            self.ready.push_back(batch);
+            return Ok(());
+        }
+        let side = if batch.change.comes() { Side::Came } else { Side::Went };
+        match (&mut self.now, side) {
+            (Now::Keep, _) => self.ready.push_back(batch),
+            (Now::Resolve(resolver), Side::Went) => {
+                resolver.went(batch.rows).map_err(TagError::Compare)?;
+                self.keep_within_memory()?;
+            }
+            (Now::Resolve(resolver), Side::Came) => {
+                let came = resolver.came(batch.rows).map_err(TagError::Compare)?;
+                self.carried_over += came.carried_over;
+                self.ready.extend(came.rows.map(|rows| ChangeBatch { rows, ..batch }));
+                self.keep_within_memory()?;
+            }
+            (Now::Exchange(_), side) => self.exchange(side, batch.rows)?,
+            (Now::Count(alike), side) => {
+                alike.count(side, &batch.rows).map_err(TagError::Compare)?;
+                if alike.kinds() > KINDS_MAX {
+                    return Err(self.too_large(Some(&batch.rows)));
+                }
+            }
+            (Now::Pass, Side::Went) if !self.tagging.key.is_empty() => {
+                let rows = batch.rows.project(&self.tagging.key).map_err(TagError::Filter)?;
+                self.ready.push_back(ChangeBatch { change: Change::Delete, columns: Columns::Key, rows });
+            }
+            (Now::Pass, _) => self.ready.push_back(batch),
+            // Nothing is left that could give rows.
+            (Now::Ended, _) => {}
+        }
+        Ok(())
+    }
+
+    /// Exchanges what is compared when it takes more memory than it may.
+    fn keep_within_memory<E>(&mut self) -> Result<(), TagError<E>> {
+        let resolver = match std::mem::replace(&mut self.now, Now::Ended) {
+            Now::Resolve(resolver) if resolver.memory_bytes() > self.tagging.memory_bytes_max => resolver,
+            now => {
+                self.now = now;
+                return Ok(());
+            }
+        };
+        self.note_memory(resolver.memory_bytes());
+        if self.bucket.is_some_and(|bucket| !bucket.can_be_split) {
+            return self.take_whole(*resolver);
+        }
+        let level = self.levels.len();
+        let bytes = resolver.memory_bytes();
+        tracing::debug!(bytes, level, "rows that are compared do not fit into memory and are exchanged");
+        let exchange = self.begin_exchange(self.by().clone(), level)?;
+        self.now = Now::Exchange(Box::new(exchange));
+        let (went, came) = resolver.into_rows();
+        for rows in went {
+            self.exchange(Side::Went, rows.map_err(TagError::Compare)?)?;
+            self.note_memory(bytes);
+        }
+        for rows in came {
+            self.exchange(Side::Came, rows)?;
+            self.note_memory(bytes);
+        }
+        Ok(())
+    }
+
+    /// Rows that do not fit, and that no hash takes apart.
+    fn take_whole<E>(&mut self, resolver: Resolver) -> Result<(), TagError<E>> {
+        let is_all = |batch: &RecordBatch| batch.num_columns() <= self.tagging.compared;
+        let is_last = self.is_second || self.plan.then.is_none();
+        if is_last && *self.by() == By::Content && resolver.sample().is_some_and(is_all) {
+            let mut alike = Alike::default();
+            let (went, came) = resolver.into_rows();
+            for rows in went {
+                alike.count(Side::Went, &rows.map_err(TagError::Compare)?).map_err(TagError::Compare)?;
+            }
+            for rows in came {
+                alike.count(Side::Came, &rows).map_err(TagError::Compare)?;
+            }
+            self.now = Now::Count(Box::new(alike));
+            return Ok(());
+        }
+        if self.tagging.changelog.is_some() {
+            return Err(self.too_large(resolver.sample()));
+        }
+        // Nothing has cancelled: a mirror does not hold what came, so it is what went that does not fit.
+        self.output = Some(resolver.into_unmatched());
+        self.now = Now::Pass;
+        Ok(())
+    }
+
+    /// The reader or a bucket has no more rows.
+    fn source_ended<E>(&mut self) -> Result<(), TagError<E>> {
+        match std::mem::replace(&mut self.now, Now::Ended) {
+            Now::Resolve(resolver) => self.resolve(*resolver)?,
+            Now::Exchange(exchange) => {
+                let reader = exchange.writer.finish().map_err(|source| self.exchange_failed(source))?;
+                self.levels.push(reader);
+            }
+            Now::Count(alike) => {
+                let (carried_over, surplus) = alike.finish();
+                self.carried_over += carried_over;
+                self.output = Some(Output::Surplus(surplus));
+            }
+            Now::Keep | Now::Pass | Now::Ended => {}
+        }
+        self.next_bucket()
+    }
+
+    /// Goes to the next bucket: of the deepest exchange that has one.
+    fn next_bucket<E>(&mut self) -> Result<(), TagError<E>> {
+        loop {
+            while let Some(level) = self.levels.last_mut() {
+                self.bucket = level.next_bucket();
+                if self.bucket.is_some() {
+                    self.now = resolver(&self.tagging);
+                    return Ok(());
+                }
+                self.left_behind.extend(self.levels.pop().and_then(Reader::remove));
+            }
+            let Some(then) = self.then.take() else { return Ok(()) };
+            self.is_second = true;
+            self.levels.push(then.writer.finish().map_err(|source| self.exchange_failed(source))?);
+        }
+    }
+
+    /// All rows of a source are here: gives out what is left of them.
+    fn resolve<E>(&mut self, mut resolver: Resolver) -> Result<(), TagError<E>> {
+        let Some(pairing) = self.tagging.pairing().cloned() else {
+            if let Some(key) = resolver.key_that_goes_and_stays().map_err(TagError::Compare)? {
+                return Err(TagError::DuplicateKey { table: self.tagging.table.clone(), key });
+            }
+            self.output = Some(resolver.into_unmatched());
+            return Ok(());
+        };
+        let has_all = self.levels.is_empty() || self.is_second;
+        if let Some(by) = self.plan.then.clone().filter(|_| !has_all) {
+            return self.exchange_what_is_left(resolver, &pairing, by);
+        }
+        let (went, came) = resolver.into_left();
+        match pairs::pair(went, came, &pairing).map_err(TagError::Compare)? {
+            Paired::Changes(pairs) => {
+                self.note_memory(pairs.memory_bytes_peak());
+                self.output = Some(Output::Pairs(pairs));
+                Ok(())
+            }
+            Paired::Duplicate(key) => Err(TagError::DuplicateIdentity { table: self.tagging.table.clone(), key }),
+        }
+    }
+
+    /// What is left of a bucket, and may have its other half in any other one, goes to the second exchange.
+    fn exchange_what_is_left<E>(&mut self, resolver: Resolver, pairing: &Pairing, by: By) -> Result<(), TagError<E>> {
+        let bytes = resolver.memory_bytes();
+        let (went, came) = resolver.into_rows();
+        let rows = went.map(|rows| (Side::Went, rows)).chain(came.into_iter().map(|rows| (Side::Came, Ok(rows))));
+        for (side, rows) in rows {
+            let mut rows = rows.map_err(TagError::Compare)?;
+            // A row that nothing identifies has no other half; all of them would be in one bucket.
+            if let Some(may_pair) = pairing.may_pair(&rows).map_err(TagError::Compare)? {
+                let may_pair = BooleanArray::new(may_pair, None);
+                let alone = not(&may_pair).and_then(|alone| filter_record_batch(&rows, &alone));
+                self.push(ChangeBatch {
+                    change: change(side),
+                    columns: Columns::All,
+                    rows: alone.map_err(TagError::Filter)?,
+                });
+                rows = filter_record_batch(&rows, &may_pair).map_err(TagError::Filter)?;
+            }
+            if rows.num_rows() == 0 {
+                continue;
+            }
+            let mut then = match self.then.take() {
+                Some(then) => then,
+                None => self.begin_exchange(by.clone(), 0)?,
+            };
+            let written = then.write(side, rows, None);
+            self.then = Some(then);
+            written.map_err(|problem| self.failed(problem))?;
+            self.note_memory(bytes);
+        }
+        Ok(())
+    }
+
+    fn begin_exchange<E>(&mut self, by: By, level: usize) -> Result<Exchange, TagError<E>> {
+        // A level more than the bits of a hash is never reached: a bucket of the last one cannot be split.
+        let level = u32::try_from(level).unwrap_or(u32::MAX);
+        let writer = Writer::begin(&mut self.space, level, self.tagging.memory_bytes_max / 2);
+        let writer = writer.map_err(|source| self.exchange_failed(source))?;
+        Ok(Exchange { writer, spread: Spread::new(by, self.tagging.compared) })
+    }
+
+    fn exchange<E>(&mut self, side: Side, rows: RecordBatch) -> Result<(), TagError<E>> {
+        // Of a mirror's rows that went there are some of which only the encoding was kept.
+        let compared = (!self.tagging.key.is_empty() && side == Side::Went).then_some(self.tagging.compared);
+        let Now::Exchange(exchange) = &mut self.now else { return Ok(()) };
+        exchange.write(side, rows, compared).map_err(|problem| self.failed(problem))
+    }
+
+    /// By what rows are exchanged at present.
+    fn by(&self) -> &By {
+        match &self.plan.then {
+            Some(then) if self.is_second => then,
+            _ => &self.plan.first,
+        }
+    }
+
+    /// Remembers the memory that is held now, with `more` that is about to go.
+    fn note_memory(&mut self, more: u64) {
+        let now = match &self.now {
+            Now::Resolve(resolver) => resolver.memory_bytes(),
+            Now::Exchange(exchange) => exchange.writer.memory_bytes(),
+            Now::Count(alike) => alike.memory_bytes(),
+            Now::Keep | Now::Pass | Now::Ended => 0,
+        };
+        let then = self.then.as_ref().map_or(0, |then| then.writer.memory_bytes());
+        let output = self.output.as_ref().map_or(0, Output::memory_bytes);
+        let levels = self.levels.iter().map(Reader::memory_bytes).sum::<u64>();
+        self.memory_bytes_peak = self.memory_bytes_peak.max(more + now + then + output + levels);
+    }
+
+    fn push(&mut self, batch: ChangeBatch) {
+        if batch.rows.num_rows() > 0 {
+            self.ready.push_back(batch);
+        }
+    }
+
+    fn too_large<E>(&self, rows: Option<&RecordBatch>) -> TagError<E> {
+        let what = rows.map_or_else(String::new, |rows| in_common(self.by(), rows));
+        let bytes_max = self.tagging.memory_bytes_max;
+        TagError::TooLarge { table: self.tagging.table.clone(), what, bytes_max }
+    }
+
+    fn failed<E>(&self, problem: Problem) -> TagError<E> {
+        match problem {
+            Problem::Compare(error) => TagError::Compare(error),
+            Problem::Exchange(source) => self.exchange_failed(source),
+        }
+    }
+
+    fn exchange_failed<E>(&self, source: ExchangeError) -> TagError<E> {
+        TagError::Exchange { table: self.tagging.table.clone(), source }
+    }
+}
+
+impl<I, E> Iterator for Tagged<I>
+where
+    I: Iterator<Item = Result<ChangeBatch, E>>,
+{
+    type Item = Result<ChangeBatch, TagError<E>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        // What is held or comes after an error must not come out as changes of an attempt that failed.
+        while !self.failed {
+            if let Some(batch) = self.ready.pop_front() {
+                return Some(Ok(batch));
+            }
+            let step = match self.output.as_mut().map(Output::next) {
+                Some(Ok(Some(batch))) => return Some(Ok(batch)),
+                Some(Ok(None)) => {
+                    self.output = None;
+                    Ok(true)
+                }
+                Some(Err(error)) => Err(TagError::Filter(error)),
+                None => self.step(),
+            };
+            match step {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => {
+                    let left_behind = self.close();
+                    self.left_behind = left_behind;
+                    return Some(Err(error));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Why rows could not be exchanged.
+enum Problem {
+    Compare(arrow::error::ArrowError),
+    Exchange(ExchangeError),
+}
+
+impl Exchange {
+    /// Writes rows of a side; with `compared` only so many columns, each map as a sorted list.
+    fn write(&mut self, side: Side, rows: RecordBatch, compared: Option<usize>) -> Result<(), Problem> {
+        let rows = match compared {
+            Some(compared) => canonical_batch(&rows, compared).map_err(Problem::Compare)?,
+            None => rows,
+        };
+        let hashes = self.spread.hashes(&rows).map_err(Problem::Compare)?;
+        self.writer.write(side, rows, hashes).map_err(Problem::Exchange)
+    }
+}
+
+fn resolver(tagging: &Tagging) -> Now {
+    Now::Resolve(Box::new(Resolver::new(tagging)))
+}
+
+fn change(side: Side) -> Change {
+    match side {
+        Side::Went => Change::Delete,
+        Side::Came => Change::Insert,
+    }
+}
