@@ -7,6 +7,7 @@ mod context;
 mod ids;
 mod staged;
 mod task;
+mod work;
 
 pub use changelog::{
     Changelog, ColumnSource, DuplicateKeys, Identity, MetadataColumn, SourceCommit, UnknownMetadataColumn,
@@ -19,3 +20,4 @@ pub use staged::{
 pub use task::{
     Constant, DataFile, DeleteFile, DeleteKind, FileDifference, FileFormat, Resolution, ScanTask, Side, Split,
 };
+pub use work::{ExchangeBlock, ExchangeFile, ExchangeSide, ExchangeWork, ResolveWork, Work};

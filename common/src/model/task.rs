@@ -11,6 +11,8 @@ pub struct ScanTask {
     pub deletes: Vec<DeleteFile>,
     /// What its rows are compared for before they are staged.
     pub resolution: Resolution,
+    /// What is done with its rows.
+    pub work: super::Work,
 }
 
 impl ScanTask {

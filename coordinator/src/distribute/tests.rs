@@ -85,7 +85,13 @@ fn scan(id: u64) -> ScanTask {
         partition: Vec::new(),
     };
     let difference = FileDifference { file, split: None, before: Side::Absent, after: Side::Present(vec![]) };
-    ScanTask { id: TaskId(id), differences: vec![difference], deletes: vec![], resolution: Resolution::Keep }
+    ScanTask {
+        id: TaskId(id),
+        differences: vec![difference],
+        deletes: vec![],
+        resolution: Resolution::Keep,
+        work: Work::Stage,
+    }
 }
 
 fn output(lease: &Lease) -> TaskOutput {
@@ -97,7 +103,13 @@ fn output(lease: &Lease) -> TaskOutput {
         size_bytes: 50,
         data_file: "{}".into(),
     };
-    TaskOutput { task, attempt, files: vec![file], rows: RowCounts { read: 10, ..RowCounts::default() } }
+    TaskOutput {
+        task,
+        attempt,
+        files: vec![file],
+        exchanged: None,
+        rows: RowCounts { read: 10, ..RowCounts::default() },
+    }
 }
 
 type Epoch = JoinHandle<Result<EpochOutput, EpochFailed>>;

@@ -11,6 +11,7 @@ mod staged;
 mod task;
 #[cfg(test)]
 mod tests;
+mod work;
 
 pub use error::{ConvertError, Unreadable};
 pub use message::{read_coordinator_message, read_worker_message, write_coordinator_message, write_worker_message};

@@ -4,7 +4,7 @@ use iceferry_common::model::{
     Constant, DataFile, DeleteFile, DeleteKind, FileDifference, FileFormat, Resolution, ScanTask, Side, Split, TaskId,
 };
 
-use super::{ConvertError, required, required_text};
+use super::{ConvertError, required, required_text, work};
 use crate::wire;
 
 impl From<&ScanTask> for wire::ScanTask {
@@ -19,6 +19,7 @@ impl From<&ScanTask> for wire::ScanTask {
                 Resolution::Updates => wire::Resolution::Updates,
             }
             .into(),
+            work: work::to_wire(&task.work),
         }
     }
 }
@@ -43,7 +44,8 @@ impl TryFrom<wire::ScanTask> for ScanTask {
                 return Err(ConvertError::UnknownValue { message, field: "resolution", value: task.resolution });
             }
         };
-        Ok(Self { id: TaskId(task.id), differences, deletes, resolution })
+        let work = work::from_wire(task.work, differences.len())?;
+        Ok(Self { id: TaskId(task.id), differences, deletes, resolution, work })
     }
 }
 

@@ -7,16 +7,15 @@ use arrow::array::{AsArray, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema as ArrowSchema};
 use iceberg::spec::{NestedField, PrimitiveType, Schema, StructType, Type};
 use iceferry_common::model::{
-    ColumnSource, DataFile, FileDifference, FileFormat, MetricsMode, ParquetSettings, RunId, SourceCommit,
-    SourceContext, TargetContext, TaskId,
+    Changelog, ColumnSource, DataFile, DuplicateKeys, EpochId, ExchangeFile, ExchangeWork, FileDifference, FileFormat,
+    Identity, MetricsMode, ParquetSettings, Resolution, ResolveWork, RunId, Side, SnapshotId, SourceCommit,
+    SourceContext, TargetContext, TargetMode, TaskId, Work,
 };
-use iceferry_common::model::{EpochId, SnapshotId};
 use iceferry_common::storage::StorageProperties;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::arrow::{ArrowWriter, PARQUET_FIELD_ID_META_KEY};
 
 use super::*;
-use iceferry_common::model::{Changelog, DuplicateKeys, Identity, Resolution, Side, TargetMode};
 
 const ROWS: i64 = 60_000;
 
@@ -72,7 +71,7 @@ impl Bench {
             difference(file("before.parquet", "a"), present(), Side::Absent),
             difference(file("after.parquet", "b"), Side::Absent, present()),
         ];
-        let task = ScanTask { id: TaskId(4), differences, deletes: Vec::new(), resolution };
+        let task = ScanTask { id: TaskId(4), differences, deletes: Vec::new(), resolution, work: Work::Stage };
         let changelog = (resolution == Resolution::Updates).then(|| Changelog {
             commit: SourceCommit { snapshot_id: SnapshotId(1), sequence_number: 1, timestamp_ms: 0, change_ordinal: 0 },
             metadata_columns: Vec::new(),
@@ -119,10 +118,38 @@ impl Bench {
     }
 
     fn run(&self, memory_bytes: u64, cancel: &CancellationToken) -> Result<TaskOutput, AttemptError> {
+        self.attempt(&self.task, memory_bytes, cancel)
+    }
+
+    fn attempt(
+        &self,
+        task: &ScanTask,
+        memory_bytes: u64,
+        cancel: &CancellationToken,
+    ) -> Result<TaskOutput, AttemptError> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let (context, task) = (Arc::new(self.context.clone()), Arc::new(self.task.clone()));
+        let (context, task) = (Arc::new(self.context.clone()), Arc::new(task.clone()));
         let runner = PipelineRunner::new(1, memory_bytes);
         runtime.block_on(runner.run(context, task, Attempt(2), Arc::default(), cancel.clone()))
+    }
+
+    /// The rows of the changelog that an output holds: id, change type, text.
+    fn changes(&self, output: &TaskOutput) -> Vec<(i64, String, String)> {
+        let mut found = Vec::new();
+        for file in &output.files {
+            let file = std::fs::File::open(&file.location).unwrap();
+            for batch in ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap() {
+                let batch = batch.unwrap();
+                let ids = batch.column(0).as_primitive::<Int64Type>();
+                let (texts, changes) = (batch.column(1).as_string::<i32>(), batch.column(2).as_string::<i32>());
+                found.extend(
+                    (0..batch.num_rows())
+                        .map(|row| (ids.value(row), changes.value(row).to_owned(), texts.value(row).to_owned())),
+                );
+            }
+        }
+        found.sort();
+        found
     }
 
     /// Files of the run, by name.
@@ -149,21 +176,7 @@ fn a_changelog_whose_group_does_not_fit_is_what_it_is_when_it_does() {
         assert_eq!((rows.read, rows.carried_over), (2 * ROWS as u64, ROWS as u64 - updates));
         let names: Vec<_> = output.files.iter().map(|file| file.location.rsplit('/').next().unwrap()).collect();
         assert_eq!(bench.files(), names, "nothing but what is handed over");
-        let mut found = Vec::new();
-        for file in &output.files {
-            let file = std::fs::File::open(&file.location).unwrap();
-            for batch in ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap() {
-                let batch = batch.unwrap();
-                let ids = batch.column(0).as_primitive::<Int64Type>();
-                let (texts, changes) = (batch.column(1).as_string::<i32>(), batch.column(2).as_string::<i32>());
-                found.extend(
-                    (0..batch.num_rows())
-                        .map(|row| (ids.value(row), changes.value(row).to_owned(), texts.value(row).to_owned())),
-                );
-            }
-        }
-        found.sort();
-        found
+        bench.changes(&output)
     };
     let rows = rows_of(TIGHT);
     assert_eq!(rows.len(), 2 * ROWS as usize / 100);
@@ -194,4 +207,99 @@ fn an_attempt_that_fails_or_stops_leaves_no_exchange_file() {
     stopped.cancel();
     let error = Bench::new(Resolution::Updates).run(TIGHT, &stopped).unwrap_err();
     assert_eq!((error.class, error.left_behind.len()), (Class::Interrupted, 0), "{error}");
+}
+
+/// Exchanges each file of the group in a task of its own.
+fn exchange(bench: &Bench, memory_bytes: u64) -> Vec<TaskOutput> {
+    let differences = bench.task.differences.iter().cloned();
+    let outputs = (0..).zip(differences).map(|(id, difference)| {
+        let work = ExchangeWork { tasks: 2, first_resolve: TaskId(100), hash_version: ExchangeWork::HASH_VERSION };
+        let work = Work::Exchange(work);
+        let task = ScanTask { id: TaskId(id), differences: vec![difference], work, ..bench.task.clone() };
+        let output = bench.attempt(&task, memory_bytes, &CancellationToken::new()).unwrap();
+        let rows: u64 = output.exchanged.iter().flat_map(|file| &file.blocks).map(|block| block.rows).sum();
+        assert_eq!((output.files.len(), output.rows.read, rows), (0, ROWS as u64, ROWS as u64));
+        output
+    });
+    outputs.collect()
+}
+
+/// The task that resolves a bucket.
+fn resolving(bench: &Bench, exchanged: &[TaskOutput], bucket: u32) -> ScanTask {
+    let of_bucket = |file: &ExchangeFile| ExchangeFile {
+        location: file.location.clone(),
+        blocks: file.blocks.iter().filter(|block| block.bucket == bucket).copied().collect(),
+    };
+    let files = exchanged.iter().filter_map(|output| output.exchanged.as_ref()).map(of_bucket).collect();
+    let work = Work::Resolve(ResolveWork { bucket, files });
+    ScanTask { id: TaskId(100 + u64::from(bucket)), differences: Vec::new(), work, ..bench.task.clone() }
+}
+
+#[test]
+fn a_group_that_several_tasks_exchange_and_resolve_is_what_one_makes_of_it() {
+    let bench = Bench::new(Resolution::Updates);
+    let expected = bench.changes(&bench.run(1 << 30, &CancellationToken::new()).unwrap());
+    let exchanged = exchange(&bench, TIGHT);
+    // The second one has to exchange its bucket again.
+    for memory_bytes in [1 << 30, 64 << 10] {
+        let (mut found, mut carried_over, mut read) = (Vec::new(), 0, 0);
+        for bucket in 0..ExchangeWork::BUCKETS {
+            let task = resolving(&bench, &exchanged, bucket);
+            let output = bench.attempt(&task, memory_bytes, &CancellationToken::new()).unwrap();
+            found.extend(bench.changes(&output));
+            carried_over += output.rows.carried_over;
+            read += output.rows.read;
+        }
+        found.sort();
+        assert_eq!(found, expected);
+        assert_eq!((carried_over, read), (ROWS as u64 - ROWS as u64 / 100, 2 * ROWS as u64));
+    }
+    let files = bench.files();
+    let left: Vec<_> = files.iter().filter(|name| name.ends_with("-exchange.arrows")).collect();
+    assert_eq!(left.len(), 2, "those that were handed over are others' to remove: {left:?}");
+}
+
+#[test]
+fn a_bucket_whose_file_is_gone_or_whose_exchange_is_of_another_version_is_an_error() {
+    let bench = Bench::new(Resolution::Updates);
+    let exchanged = exchange(&bench, TIGHT);
+    std::fs::remove_file(&exchanged[1].exchanged.as_ref().unwrap().location).unwrap();
+    let error = bench.attempt(&resolving(&bench, &exchanged, 5), TIGHT, &CancellationToken::new()).unwrap_err();
+    assert_eq!(error.class, Class::NotFound, "{error}");
+    let work = ExchangeWork { tasks: 1, first_resolve: TaskId(1), hash_version: 0 };
+    let other = ScanTask { work: Work::Exchange(work), ..bench.task.clone() };
+    let error = bench.attempt(&other, TIGHT, &CancellationToken::new()).unwrap_err();
+    assert!(error.class == Class::Refused && error.message.contains("hash version 0"), "{error}");
+}
+
+#[test]
+fn rows_that_are_told_by_their_row_id_are_not_resolved_bucket_by_bucket() {
+    let mut bench = Bench::new(Resolution::Updates);
+    let changelog = bench.context.changelog.as_mut().unwrap();
+    changelog.identity = Identity::RowId;
+    changelog.metadata_columns = vec![iceferry_common::model::MetadataColumn::RowId];
+    let work = ExchangeWork { tasks: 1, first_resolve: TaskId(1), hash_version: ExchangeWork::HASH_VERSION };
+    let exchange = ScanTask { work: Work::Exchange(work), ..bench.task.clone() };
+    let resolve = ScanTask {
+        differences: Vec::new(),
+        work: Work::Resolve(ResolveWork { bucket: 0, files: Vec::new() }),
+        ..bench.task.clone()
+    };
+    for task in [exchange, resolve] {
+        let error = bench.attempt(&task, TIGHT, &CancellationToken::new()).unwrap_err();
+        assert!(error.class == Class::Bug && error.message.contains("_row_id"), "{error}");
+    }
+    assert_eq!(bench.files(), [""; 0]);
+}
+
+#[test]
+fn an_exchange_that_nobody_wants_any_more_is_removed() {
+    let bench = Bench::new(Resolution::Updates);
+    let output = exchange(&bench, TIGHT).remove(0);
+    assert_eq!(bench.files().len(), 2);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runner = PipelineRunner::new(1, TIGHT);
+    let discarded = runner.discard(Arc::new(bench.context.clone()), output);
+    assert_eq!(runtime.block_on(discarded), [""; 0]);
+    assert_eq!(bench.files().len(), 1);
 }

@@ -10,9 +10,13 @@
 //! the file has none. It lies in the staging folder of its run and is removed with its writer or reader, however these end;
 //! what a killed process leaves is removed with that folder.
 //!
-//! `partition` is pure: which rows belong to which bucket. `writer`, `reader` and `space` act. All of it blocks, and belongs
-//! on a thread that may.
+//! A file that was handed over ([`Reader::hand_over`]) is others' to read: [`Blocks`] gives the rows of one bucket from the
+//! files of many tasks.
+//!
+//! `partition` is pure: which rows belong to which bucket. `writer`, `reader`, `blocks` and `space` act. All of it blocks,
+//! and belongs on a thread that may.
 
+mod blocks;
 mod error;
 mod partition;
 mod reader;
@@ -22,6 +26,9 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use iceferry_common::model::{ExchangeBlock as Block, ExchangeSide as Side};
+
+pub use blocks::Blocks;
 pub use error::ExchangeError;
 pub use partition::{LEVELS, bucket_of};
 pub use reader::{Bucket, Reader};
@@ -33,36 +40,6 @@ pub(crate) use writer::{ends, memory_bytes, place};
 pub const BATCH_ROWS_MAX: usize = 8192;
 /// Bytes of a batch that comes out, about, where its rows are large.
 const BATCH_BYTES: u64 = 1024 * 1024;
-
-/// A side of a difference.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Side {
-    /// Rows that went.
-    Went,
-    /// Rows that came.
-    Came,
-}
-
-/// Where a block lies, and what it holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Block {
-    /// The bucket of all its rows.
-    pub bucket: u32,
-    /// The side of all its rows.
-    pub side: Side,
-    /// Its first byte.
-    pub offset: u64,
-    /// Its length in bytes.
-    pub length: u64,
-    /// Its rows.
-    pub rows: u64,
-    /// Memory that the rows take, about.
-    pub memory_bytes: u64,
-    /// The smallest hash of a row.
-    pub hash_min: u64,
-    /// The largest hash of a row.
-    pub hash_max: u64,
-}
 
 /// How many rows of a kind make a batch: `bytes` is what `rows` of them take.
 pub fn batch_rows(rows: u64, bytes: u64) -> usize {

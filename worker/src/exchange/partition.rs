@@ -1,9 +1,11 @@
 //! Which rows belong to which bucket. Pure.
 
+use iceferry_common::model::ExchangeWork;
+
 /// Bits of a hash that a level looks at.
-const BUCKET_BITS: u32 = 6;
+const BUCKET_BITS: u32 = ExchangeWork::BUCKET_BITS;
 /// Buckets of a level.
-const BUCKETS: usize = 1 << BUCKET_BITS;
+const BUCKETS: usize = ExchangeWork::BUCKETS as usize;
 /// Levels after which the bits of a hash are used up.
 pub const LEVELS: u32 = u64::BITS / BUCKET_BITS;
 

@@ -1,18 +1,18 @@
 //! Blocks of an exchange file -> rows, bucket by bucket.
 
-use std::io::Cursor;
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::error::ArrowError;
-use arrow::ipc::reader::StreamReader;
-use bytes::Bytes;
+use iceferry_common::model::ExchangeFile;
 
+use super::blocks::OpenBlock;
 use super::space::File;
 use super::{Block, ExchangeError, LEVELS, Side};
 
 /// Reads an exchange file back: one bucket after the other, and one block at a time.
 pub struct Reader {
     file: File,
+    location: Arc<str>,
     level: u32,
     /// By bucket, then by side, then in the order of arrival.
     blocks: Vec<Block>,
@@ -35,16 +35,11 @@ pub struct Bucket {
     pub can_be_split: bool,
 }
 
-struct OpenBlock {
-    block: Block,
-    batches: StreamReader<Cursor<Bytes>>,
-    rows_left: u64,
-}
-
 impl Reader {
     pub(super) fn new(file: File, level: u32, mut blocks: Vec<Block>) -> Self {
         blocks.sort_unstable_by_key(|block| (block.bucket, block.side, block.offset));
-        Self { file, level, blocks, next: 0, bucket: None, open: None }
+        let location = file.location.as_str().into();
+        Self { file, location, level, blocks, next: 0, bucket: None, open: None }
     }
 
     /// The index: by bucket, then by side, then in the order of arrival.
@@ -76,29 +71,16 @@ impl Reader {
     pub fn next_batch(&mut self) -> Result<Option<(Side, RecordBatch)>, ExchangeError> {
         loop {
             self.file.go_on()?;
-            let Some(mut open) = self.open.take() else {
-                let block = self.blocks.get(self.next).filter(|block| Some(block.bucket) == self.bucket);
-                let Some(block) = block.copied() else { return Ok(None) };
-                self.open = Some(self.open(block)?);
-                self.next += 1;
-                continue;
-            };
-            let block = open.block;
-            let Some(batch) = open.batches.next() else {
-                match open.rows_left {
-                    0 => continue,
-                    rows_left => return Err(self.miscounted(&block, block.rows - rows_left)),
-                }
-            };
-            let batch = batch.map_err(|error| self.undecodable(&block, error))?;
-            let Some(left) = open.rows_left.checked_sub(batch.num_rows() as u64) else {
-                return Err(self.miscounted(&block, block.rows - open.rows_left + batch.num_rows() as u64));
-            };
-            open.rows_left = left;
-            self.open = Some(open);
-            if batch.num_rows() > 0 {
-                return Ok(Some((block.side, batch)));
+            if let Some(open) = &mut self.open
+                && let Some(batch) = open.next_batch()?
+            {
+                return Ok(Some((open.block.side, batch)));
             }
+            self.open = None;
+            let block = self.blocks.get(self.next).filter(|block| Some(block.bucket) == self.bucket);
+            let Some(block) = block.copied() else { return Ok(None) };
+            self.open = Some(OpenBlock::open(&self.file.storage, &self.file.runtime, &self.location, block)?);
+            self.next += 1;
         }
     }
 
@@ -114,24 +96,8 @@ impl Reader {
         self.file.remove()
     }
 
-    fn open(&self, block: Block) -> Result<OpenBlock, ExchangeError> {
-        let range = block.offset..block.offset + block.length;
-        let bytes = self.file.runtime.block_on(self.file.storage.read_range(&self.file.location, range));
-        let bytes = bytes.map_err(|source| {
-            let location = self.file.location.clone();
-            ExchangeError::Read { location, source: Box::new(source) }
-        })?;
-        let batches = StreamReader::try_new(Cursor::new(bytes), None);
-        let batches = batches.map_err(|error| self.undecodable(&block, error))?;
-        Ok(OpenBlock { block, batches, rows_left: block.rows })
-    }
-
-    fn undecodable(&self, block: &Block, source: ArrowError) -> ExchangeError {
-        ExchangeError::Decode { location: self.file.location.clone(), offset: block.offset, source }
-    }
-
-    fn miscounted(&self, block: &Block, found: u64) -> ExchangeError {
-        let location = self.file.location.clone();
-        ExchangeError::RowCount { location, offset: block.offset, expected: block.rows, found }
+    /// Leaves the file to others, who read and in the end remove it.
+    pub fn hand_over(self) -> ExchangeFile {
+        ExchangeFile { location: self.file.hand_over(), blocks: self.blocks }
     }
 }

@@ -64,6 +64,7 @@ pub(super) struct File {
     pub(super) location: String,
     /// While it is being written.
     upload: Option<Upload>,
+    /// Or given away.
     is_removed: bool,
 }
 
@@ -82,6 +83,12 @@ impl File {
             Ended::Failed(source) => Err(ExchangeError::Upload { location, source: Box::new(source) }),
             Ended::CutOff => Err(ExchangeError::CutOff { location }),
         }
+    }
+
+    /// Leaves it to others, who will remove it. Gives its location.
+    pub(super) fn hand_over(mut self) -> String {
+        self.is_removed = true;
+        self.location.clone()
     }
 
     /// Removes it, and waits for that. Gives its location when it may still be there. The sink must have completed or be

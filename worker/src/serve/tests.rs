@@ -62,7 +62,13 @@ fn context() -> Arc<EpochContext> {
 }
 
 fn lease(number: u64) -> Lease {
-    let task = ScanTask { id: TaskId(number), differences: vec![], deletes: vec![], resolution: Resolution::Keep };
+    let task = ScanTask {
+        id: TaskId(number),
+        differences: vec![],
+        deletes: vec![],
+        resolution: Resolution::Keep,
+        work: Work::Stage,
+    };
     Lease { lease: LeaseId(number), epoch: EpochId(3), attempt: Attempt(0), task: Arc::new(task) }
 }
 
@@ -74,7 +80,13 @@ fn output(number: u64) -> TaskOutput {
         size_bytes: 1,
         data_file: "{}".into(),
     };
-    TaskOutput { task: TaskId(number), attempt: Attempt(0), files: vec![file], rows: RowCounts::default() }
+    TaskOutput {
+        task: TaskId(number),
+        attempt: Attempt(0),
+        files: vec![file],
+        exchanged: None,
+        rows: RowCounts::default(),
+    }
 }
 
 type Outcome = Result<TaskOutput, AttemptError>;

@@ -64,6 +64,12 @@ pub enum TagError<E> {
         /// The source table.
         table: String,
     },
+    /// A bucket of an exchange does not have all rows that have to meet.
+    #[error("rows of {table} that are told by _row_id cannot be resolved bucket by bucket: report this as a bug")]
+    Apart {
+        /// The source table.
+        table: String,
+    },
     /// Rows could not be taken out of a batch.
     #[error("take cancelled rows out of a batch")]
     Filter(#[source] ArrowError),
@@ -76,7 +82,7 @@ impl<E: Classified + 'static> Classified for TagError<E> {
             Self::DuplicateKey { .. } | Self::DuplicateIdentity { .. } => Class::Refused,
             Self::TooLarge { .. } => Class::Exhausted,
             Self::Exchange { source, .. } => source.class(),
-            Self::Compare(_) | Self::Order { .. } | Self::Filter(_) => Class::Bug,
+            Self::Compare(_) | Self::Order { .. } | Self::Apart { .. } | Self::Filter(_) => Class::Bug,
         }
     }
 }

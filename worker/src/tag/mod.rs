@@ -14,11 +14,13 @@
 //! told from what comes out, its order apart.
 //!
 //! `encode` makes rows comparable, `held` is the multiset of DELETE rows, `pairs` tells updates, `resolve` does all of it
-//! for rows that fit. `spread` decides by what rows are exchanged, `alike` counts rows that nothing takes apart.
+//! for rows that fit. `spread` decides by what rows are exchanged, `exchanging` hands them to an exchange, `alike` counts
+//! rows that nothing takes apart, and `tagged` is where rows are at each moment.
 
 mod alike;
 mod encode;
 mod error;
+mod exchanging;
 mod held;
 mod pairs;
 mod resolve;
@@ -33,6 +35,7 @@ use iceferry_common::model::Resolution;
 use crate::ChangeBatch;
 use crate::exchange::Space;
 pub use error::TagError;
+pub use exchanging::exchange;
 pub use pairs::Pairing;
 pub use tagged::Tagged;
 
@@ -51,6 +54,8 @@ pub struct Tagging {
     pub changelog: Option<Pairing>,
     /// Memory for rows that are held. What is exchanged takes half as much again while it is written.
     pub memory_bytes_max: u64,
+    /// At how many levels the rows were exchanged before they came here.
+    pub level: u32,
 }
 
 /// Cancels carry-over in what `reader` gives, and for a changelog tells updates, as its resolution says; with

@@ -124,6 +124,7 @@ mod tests {
         RecordBatch::try_new(Arc::new(Schema::new(fields)), vec![id, text]).unwrap()
     }
 
+    /// When these change, so must `ExchangeWork::HASH_VERSION`: workers of both versions must not take part in one exchange.
     #[test]
     fn hashes_are_the_same_on_every_machine() {
         let mut spread = Spread::new(By::Content, usize::MAX);
@@ -141,7 +142,15 @@ mod tests {
     fn tagging(resolution: Resolution, key: &[usize], pairing: Option<&[usize]>) -> Tagging {
         let changelog =
             pairing.map(|columns| Pairing { columns: columns.to_vec(), nulls_pair: true, duplicates: true });
-        Tagging { table: "t".into(), resolution, compared: 3, key: key.to_vec(), changelog, memory_bytes_max: 0 }
+        Tagging {
+            table: "t".into(),
+            resolution,
+            compared: 3,
+            key: key.to_vec(),
+            changelog,
+            memory_bytes_max: 0,
+            level: 0,
+        }
     }
 
     #[test]

@@ -15,12 +15,12 @@ use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::{filter_record_batch, not};
 
 use super::alike::Alike;
-use super::encode::canonical_batch;
+use super::exchanging::{Exchange, Problem, whole};
 use super::pairs::{self, Paired};
 use super::resolve::{Output, Resolver};
-use super::spread::{By, Plan, Spread, in_common};
+use super::spread::{By, Plan, in_common};
 use super::{Pairing, TagError, Tagging, compares};
-use crate::exchange::{Bucket, ExchangeError, Reader, Side, Space, Writer};
+use crate::exchange::{Bucket, ExchangeError, LEVELS, Reader, Side, Space};
 use crate::{Change, ChangeBatch, Columns};
 
 /// Contents that rows of one hash may have: more than a few would need a miracle.
@@ -66,12 +66,6 @@ enum Now {
     Pass,
     /// Nothing comes any more.
     Ended,
-}
-
-/// An exchange that is written.
-struct Exchange {
-    writer: Writer,
-    spread: Spread,
 }
 
 impl<I> Tagged<I> {
@@ -128,7 +122,7 @@ impl<I> Tagged<I> {
         };
         let written = now.into_iter().chain(self.then.take());
         let mut left_behind = std::mem::take(&mut self.left_behind);
-        left_behind.extend(written.filter_map(|exchange| exchange.writer.abort()));
+        left_behind.extend(written.filter_map(Exchange::abort));
         left_behind.extend(self.levels.drain(..).filter_map(Reader::remove));
         left_behind
     }
@@ -158,6 +152,10 @@ impl<I> Tagged<I> {
     where
         I: Iterator<Item = Result<ChangeBatch, E>>,
     {
+        // Of rows that others exchanged, all that have to meet must be here.
+        if self.tagging.level > 0 {
+            whole(&self.tagging)?;
+        }
         match self.reader.next().transpose().map_err(TagError::Read)? {
             None => {
                 self.reader_ended = true;
@@ -271,7 +269,7 @@ impl<I> Tagged<I> {
         match std::mem::replace(&mut self.now, Now::Ended) {
             Now::Resolve(resolver) => self.resolve(*resolver)?,
             Now::Exchange(exchange) => {
-                let reader = exchange.writer.finish().map_err(|source| self.exchange_failed(source))?;
+                let reader = exchange.finish().map_err(|source| self.exchange_failed(source))?;
                 self.levels.push(reader);
             }
             Now::Count(alike) => {
@@ -297,7 +295,7 @@ impl<I> Tagged<I> {
             }
             let Some(then) = self.then.take() else { return Ok(()) };
             self.is_second = true;
-            self.levels.push(then.writer.finish().map_err(|source| self.exchange_failed(source))?);
+            self.levels.push(then.finish().map_err(|source| self.exchange_failed(source))?);
         }
     }
 
@@ -350,27 +348,23 @@ impl<I> Tagged<I> {
                 Some(then) => then,
                 None => self.begin_exchange(by.clone(), 0)?,
             };
-            let written = then.write(side, rows, None);
+            let written = then.write(side, rows);
             self.then = Some(then);
-            written.map_err(|problem| self.failed(problem))?;
+            written.map_err(|problem| problem.of(&self.tagging))?;
             self.note_memory(bytes);
         }
         Ok(())
     }
 
     fn begin_exchange<E>(&mut self, by: By, level: usize) -> Result<Exchange, TagError<E>> {
-        // A level more than the bits of a hash is never reached: a bucket of the last one cannot be split.
-        let level = u32::try_from(level).unwrap_or(u32::MAX);
-        let writer = Writer::begin(&mut self.space, level, self.tagging.memory_bytes_max / 2);
-        let writer = writer.map_err(|source| self.exchange_failed(source))?;
-        Ok(Exchange { writer, spread: Spread::new(by, self.tagging.compared) })
+        // It goes on where others left off. A bucket of the last level is never exchanged again.
+        let level = u32::try_from(level).unwrap_or(u32::MAX).saturating_add(self.tagging.level).min(LEVELS - 1);
+        Exchange::begin(&mut self.space, &self.tagging, by, level).map_err(|source| self.exchange_failed(source))
     }
 
     fn exchange<E>(&mut self, side: Side, rows: RecordBatch) -> Result<(), TagError<E>> {
-        // Of a mirror's rows that went there are some of which only the encoding was kept.
-        let compared = (!self.tagging.key.is_empty() && side == Side::Went).then_some(self.tagging.compared);
         let Now::Exchange(exchange) = &mut self.now else { return Ok(()) };
-        exchange.write(side, rows, compared).map_err(|problem| self.failed(problem))
+        exchange.write(side, rows).map_err(|problem| problem.of(&self.tagging))
     }
 
     /// By what rows are exchanged at present.
@@ -385,11 +379,11 @@ impl<I> Tagged<I> {
     fn note_memory(&mut self, more: u64) {
         let now = match &self.now {
             Now::Resolve(resolver) => resolver.memory_bytes(),
-            Now::Exchange(exchange) => exchange.writer.memory_bytes(),
+            Now::Exchange(exchange) => exchange.memory_bytes(),
             Now::Count(alike) => alike.memory_bytes(),
             Now::Keep | Now::Pass | Now::Ended => 0,
         };
-        let then = self.then.as_ref().map_or(0, |then| then.writer.memory_bytes());
+        let then = self.then.as_ref().map_or(0, |then| then.memory_bytes());
         let output = self.output.as_ref().map_or(0, Output::memory_bytes);
         let levels = self.levels.iter().map(Reader::memory_bytes).sum::<u64>();
         self.memory_bytes_peak = self.memory_bytes_peak.max(more + now + then + output + levels);
@@ -407,15 +401,8 @@ impl<I> Tagged<I> {
         TagError::TooLarge { table: self.tagging.table.clone(), what, bytes_max }
     }
 
-    fn failed<E>(&self, problem: Problem) -> TagError<E> {
-        match problem {
-            Problem::Compare(error) => TagError::Compare(error),
-            Problem::Exchange(source) => self.exchange_failed(source),
-        }
-    }
-
     fn exchange_failed<E>(&self, source: ExchangeError) -> TagError<E> {
-        TagError::Exchange { table: self.tagging.table.clone(), source }
+        Problem::Exchange(source).of(&self.tagging)
     }
 }
 
@@ -451,24 +438,6 @@ where
             }
         }
         None
-    }
-}
-
-/// Why rows could not be exchanged.
-enum Problem {
-    Compare(arrow::error::ArrowError),
-    Exchange(ExchangeError),
-}
-
-impl Exchange {
-    /// Writes rows of a side; with `compared` only so many columns, each map as a sorted list.
-    fn write(&mut self, side: Side, rows: RecordBatch, compared: Option<usize>) -> Result<(), Problem> {
-        let rows = match compared {
-            Some(compared) => canonical_batch(&rows, compared).map_err(Problem::Compare)?,
-            None => rows,
-        };
-        let hashes = self.spread.hashes(&rows).map_err(Problem::Compare)?;
-        self.writer.write(side, rows, hashes).map_err(Problem::Exchange)
     }
 }
 

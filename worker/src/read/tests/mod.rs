@@ -19,7 +19,7 @@ use bytes::Bytes;
 use iceberg::spec::{NestedField, NestedFieldRef, PrimitiveType, Schema, Type};
 use iceferry_common::model::{
     DataFile, DeleteFile, DeleteKind, EpochContext, EpochId, FileDifference, FileFormat, MetricsMode, ParquetSettings,
-    Resolution, RunId, ScanTask, Side, SourceContext, Split, TargetContext, TargetMode, TaskId,
+    Resolution, RunId, ScanTask, Side, SourceContext, Split, TargetContext, TargetMode, TaskId, Work,
 };
 use iceferry_common::storage::{Storage, StorageProperties};
 use parquet::arrow::{ArrowWriter, PARQUET_FIELD_ID_META_KEY};
@@ -238,7 +238,7 @@ fn keyed(schema: Schema, key: &[i32]) -> EpochContext {
 }
 
 fn task(differences: Vec<FileDifference>, deletes: Vec<DeleteFile>) -> ScanTask {
-    ScanTask { id: TaskId(0), differences, deletes, resolution: Resolution::Keep }
+    ScanTask { id: TaskId(0), differences, deletes, resolution: Resolution::Keep, work: Work::Stage }
 }
 
 fn difference(file: DataFile, before: Option<&[u32]>, after: Option<&[u32]>) -> FileDifference {

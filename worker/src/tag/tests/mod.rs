@@ -242,7 +242,7 @@ where
 
 fn tagging(resolution: Resolution, key: &[usize], memory_bytes_max: u64) -> Tagging {
     let (table, key) = ("db.t".to_owned(), key.to_vec());
-    Tagging { table, resolution, compared: usize::MAX, key, changelog: None, memory_bytes_max }
+    Tagging { table, resolution, compared: usize::MAX, key, changelog: None, memory_bytes_max, level: 0 }
 }
 
 fn changes(change: Change, given: &[Row], size: usize) -> Vec<Result<ChangeBatch, TagTestError>> {
