@@ -34,10 +34,30 @@ pub(super) struct Held<S = RandomState> {
     batches: Vec<RecordBatch>,
     batch_bytes: usize,
     /// For each different row, the last of its equal rows that is not used yet. Rows are numbered over all batches.
-    table: HashTable<u32>,
+    table: HashTable<Slot>,
     /// For each row the next equal one that is not used yet.
     next: Vec<u32>,
     used: Vec<bool>,
+}
+
+/// A row by its number, with its hash: the table grows, and most lookups end, without a look at the rows, which are all over
+/// the memory.
+#[derive(Clone, Copy)]
+struct Slot {
+    number: u32,
+    hash: u32,
+}
+
+impl Slot {
+    /// The hash of the slot of a row whose bytes hash to `hash`.
+    fn part(hash: u64) -> u32 {
+        (hash ^ (hash >> 32)) as u32
+    }
+
+    /// The hash that the table works with, which looks at its highest and its lowest bits.
+    fn spread(hash: u32) -> u64 {
+        u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
 }
 
 struct Encoded {
@@ -103,8 +123,8 @@ impl<S: BuildHasher> Held<S> {
     /// Memory that is held, about.
     pub(super) fn memory_bytes(&self) -> usize {
         let encoded = self.encoded.as_ref().map_or(0, |encoded| encoded.rows.size());
-        let numbers = (self.next.capacity() + self.table.capacity()) * size_of::<u32>();
-        self.batch_bytes + encoded + numbers + self.used.capacity() + self.table.capacity()
+        let numbers = self.next.capacity() * size_of::<u32>() + self.table.capacity() * (size_of::<Slot>() + 1);
+        self.batch_bytes + encoded + numbers + self.used.capacity()
     }
 
     /// Holds the rows of a batch with all its columns.
@@ -119,21 +139,22 @@ impl<S: BuildHasher> Held<S> {
         };
         encoded.encoder.append(&mut encoded.rows, compared(&batch, self.compared))?;
         let (hasher, rows) = (&self.hasher, &encoded.rows);
-        let hash = |number: u32| hasher.hash_one(rows.row(number as usize).as_ref());
         for _ in 0..batch.num_rows() {
             let number = u32::try_from(self.next.len()).ok().filter(|number| *number != NONE);
             let Some(number) = number else {
                 return Err(ArrowError::ComputeError("too many rows in one task".to_owned()));
             };
-            let equal = |other: &u32| rows.row(*other as usize) == rows.row(number as usize);
-            match self.table.entry(hash(number), equal, |other| hash(*other)) {
+            let row = rows.row(number as usize);
+            let hash = Slot::part(hasher.hash_one(row.as_ref()));
+            let equal = |other: &Slot| other.hash == hash && rows.row(other.number as usize) == row;
+            match self.table.entry(Slot::spread(hash), equal, |other| Slot::spread(other.hash)) {
                 Entry::Occupied(mut entry) => {
-                    self.next.push(*entry.get());
-                    *entry.get_mut() = number;
+                    self.next.push(entry.get().number);
+                    entry.get_mut().number = number;
                 }
                 Entry::Vacant(entry) => {
                     self.next.push(NONE);
-                    entry.insert(number);
+                    entry.insert(Slot { number, hash });
                 }
             }
             self.used.push(false);
@@ -156,15 +177,16 @@ impl<S: BuildHasher> Held<S> {
         let (table, next, used, hasher) = (&mut self.table, &self.next, &mut self.used, &self.hasher);
         let came = BooleanBuffer::collect_bool(batch.num_rows(), |row| {
             let row = rows.row(row);
-            let found = table.find_entry(hasher.hash_one(row.as_ref()), |number| {
-                held.row(*number as usize).as_ref() == row.as_ref()
+            let hash = Slot::part(hasher.hash_one(row.as_ref()));
+            let found = table.find_entry(Slot::spread(hash), |slot| {
+                slot.hash == hash && held.row(slot.number as usize).as_ref() == row.as_ref()
             });
             let Ok(mut entry) = found else { return true };
-            let number = *entry.get();
+            let number = entry.get().number;
             used[number as usize] = true;
             match next[number as usize] {
                 NONE => drop(entry.remove()),
-                next => *entry.get_mut() = next,
+                next => entry.get_mut().number = next,
             }
             count += 1;
             false

@@ -13,9 +13,9 @@
 //! common, and resolved bucket by bucket; a bucket that does not fit is exchanged again. Which of the two happened cannot be
 //! told from what comes out, its order apart.
 //!
-//! `encode` makes rows comparable, `held` is the multiset of DELETE rows, `pairs` tells updates, `resolve` does all of it
-//! for rows that fit. `spread` decides by what rows are exchanged, `exchanging` hands them to an exchange, `alike` counts
-//! rows that nothing takes apart, and `tagged` is where rows are at each moment.
+//! `encode` makes rows comparable, `held` is the multiset of DELETE rows, `pairs` with `waiting` tells updates, `resolve`
+//! does all of it for rows that fit. `spread` decides by what rows are exchanged, `exchanging` hands them to an exchange,
+//! `alike` counts rows that nothing takes apart, and `tagged` is where rows are at each moment.
 
 mod alike;
 mod encode;
@@ -26,6 +26,7 @@ mod pairs;
 mod resolve;
 mod spread;
 mod tagged;
+mod waiting;
 
 #[cfg(test)]
 mod tests;
