@@ -6,6 +6,7 @@
 pub mod attempt;
 mod change;
 pub mod digest;
+pub mod exchange;
 mod key_text;
 pub mod read;
 pub mod serve;

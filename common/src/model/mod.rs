@@ -15,8 +15,13 @@ pub use changelog::{
 };
 pub use context::{EpochContext, MetricsMode, ParquetSettings, SourceContext, TargetContext, TargetMode};
 pub use ids::{Attempt, EpochId, Fence, JobName, JobNameError, LeaseId, RunId, SnapshotId, TaskId, WorkerId};
-pub use staged::{RowCounts, StagedContent, StagedFile, TaskOutput, staged_file_location, staging_folder};
+pub use staged::{
+    RowCounts, StagedContent, StagedFile, TaskOutput, exchange_file_location, staged_file_location, staging_folder,
+};
 pub use task::{
     Constant, DataFile, DeleteFile, DeleteKind, FileDifference, FileFormat, Resolution, ScanTask, Side, Split,
 };
-pub use work::{DigestWork, ShowWork, ShownRow, ShownValue, Work};
+pub use work::{
+    DigestWork, ExchangeBlock, ExchangeFile, ExchangeSide, ExchangeWork, ResolveWork, ShowWork, ShownRow, ShownValue,
+    Work,
+};

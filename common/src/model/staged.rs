@@ -1,6 +1,6 @@
 //! What a worker hands back: files that are written and not yet referenced.
 
-use super::{Attempt, EpochContext, EpochId, JobName, RunId, TaskId};
+use super::{Attempt, EpochContext, EpochId, ExchangeFile, JobName, RunId, TaskId};
 
 /// The accepted result of one attempt.
 #[derive(Debug, Clone, PartialEq)]
@@ -11,8 +11,18 @@ pub struct TaskOutput {
     pub attempt: Attempt,
     /// The files, in the order of writing. Empty when nothing changed.
     pub files: Vec<StagedFile>,
+    /// The rows that were exchanged, by a task whose work that is. Never a part of the target.
+    pub exchanged: Option<ExchangeFile>,
     /// What was read and what became of it.
     pub rows: RowCounts,
+}
+
+impl TaskOutput {
+    /// Where all that the attempt wrote lies.
+    pub fn into_locations(self) -> Vec<String> {
+        let files = self.files.into_iter().map(|file| file.location);
+        files.chain(self.exchanged.map(|file| file.location)).collect()
+    }
 }
 
 /// A file that is written and not yet referenced.
@@ -110,4 +120,13 @@ pub fn staged_file_location(
         StagedContent::ShownRows => "rows.json",
     };
     format!("{folder}/{epoch:06}-{task:06}-{attempt}-{number:05}-{suffix}", task = task.0, attempt = attempt.0)
+}
+
+/// The location of the `number`th exchange file of an attempt: rows that do not fit into its memory, to be read back by the
+/// attempt itself or by others. Never a part of the target; in the run's own folder, so that what a killed process leaves
+/// is found.
+pub fn exchange_file_location(context: &EpochContext, task: TaskId, attempt: Attempt, number: usize) -> String {
+    let folder = staging_folder(&context.target.data_location, &context.job, &context.run);
+    let EpochId(epoch) = context.epoch;
+    format!("{folder}/{epoch:06}-{task:06}-{attempt}-{number:05}-exchange.arrows", task = task.0, attempt = attempt.0)
 }

@@ -1,5 +1,7 @@
 //! What a worker does with the rows of a scan task.
 
+use super::TaskId;
+
 /// What a worker does with the rows of a scan task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Work {
@@ -9,6 +11,11 @@ pub enum Work {
     Digest(DigestWork),
     /// A few of them are shown to a person.
     Show(ShowWork),
+    /// They are exchanged: written by the hash of what rows that have to meet have in common. The task is a part of a group
+    /// that is larger than a task may be.
+    Exchange(ExchangeWork),
+    /// The task has no file differences: rows of one bucket, which other tasks exchanged, are resolved and staged.
+    Resolve(ResolveWork),
 }
 
 /// How rows are counted and hashed. Both tables of a comparison have it alike.
@@ -50,4 +57,72 @@ pub struct ShownValue {
     pub text: String,
     /// A hash of the whole value: two values whose texts are alike may differ.
     pub hash: u64,
+}
+
+/// A part of the exchange of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExchangeWork {
+    /// How many tasks exchange the rows of the group.
+    pub tasks: u64,
+    /// The number of the task that resolves the first bucket; those of the other buckets follow. It stands for the group.
+    pub first_resolve: TaskId,
+    /// How rows are hashed: all that take part in one exchange have to agree.
+    pub hash_version: u32,
+}
+
+impl ExchangeWork {
+    /// Bits of a hash that tell its bucket.
+    pub const BUCKET_BITS: u32 = 6;
+    /// Buckets of an exchange.
+    pub const BUCKETS: u32 = 1 << Self::BUCKET_BITS;
+    /// The way in which this version hashes rows. It changes whenever the same row may get another hash.
+    pub const HASH_VERSION: u32 = 1;
+}
+
+/// A bucket of an exchange.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResolveWork {
+    /// The bucket.
+    pub bucket: u32,
+    /// The files that have rows of it, with its blocks alone: those of accepted attempts, in the order of their tasks.
+    pub files: Vec<ExchangeFile>,
+}
+
+/// A file of rows that are exchanged: blocks, each a self-contained Arrow IPC stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExchangeFile {
+    /// Full location.
+    pub location: String,
+    /// Where its blocks lie. The file itself does not say.
+    pub blocks: Vec<ExchangeBlock>,
+}
+
+/// Where a block lies, and what it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExchangeBlock {
+    /// The bucket of all its rows.
+    pub bucket: u32,
+    /// The side of all its rows.
+    pub side: ExchangeSide,
+    /// Its first byte.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub length: u64,
+    /// Its rows.
+    pub rows: u64,
+    /// Memory that the rows take, about.
+    pub memory_bytes: u64,
+    /// The smallest hash of a row.
+    pub hash_min: u64,
+    /// The largest hash of a row.
+    pub hash_max: u64,
+}
+
+/// A side of a difference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ExchangeSide {
+    /// Rows that went.
+    Went,
+    /// Rows that came.
+    Came,
 }

@@ -79,6 +79,14 @@ pub enum DistributeError {
         /// The task.
         task: TaskId,
     },
+    /// Not all tasks of a group were planned.
+    #[error("the group of epoch {epoch} that task {group} and those after it were to resolve is not whole")]
+    GroupIncomplete {
+        /// The epoch.
+        epoch: EpochId,
+        /// The number of the task that would have resolved its first bucket.
+        group: TaskId,
+    },
     /// Something cannot be sent to a worker.
     #[error("send {what} to a worker")]
     Unsendable {
@@ -105,7 +113,9 @@ impl Classified for DistributeError {
         match self {
             Self::Task { class, .. } | Self::TriedOften { class, .. } => *class,
             Self::LostOften { .. } => Class::Exhausted,
-            Self::BrokenWord { .. } | Self::PlannedTwice { .. } | Self::Busy { .. } => Class::Bug,
+            Self::BrokenWord { .. } | Self::PlannedTwice { .. } | Self::GroupIncomplete { .. } | Self::Busy { .. } => {
+                Class::Bug
+            }
             Self::Unsendable { source, .. } => source.class(),
             Self::Stopped => Class::Interrupted,
         }

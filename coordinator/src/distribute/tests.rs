@@ -104,7 +104,13 @@ fn output(lease: &Lease) -> TaskOutput {
         size_bytes: 50,
         data_file: "{}".into(),
     };
-    TaskOutput { task, attempt, files: vec![file], rows: RowCounts { read: 10, ..RowCounts::default() } }
+    TaskOutput {
+        task,
+        attempt,
+        files: vec![file],
+        exchanged: None,
+        rows: RowCounts { read: 10, ..RowCounts::default() },
+    }
 }
 
 type Epoch = JoinHandle<Result<EpochOutput, EpochFailed>>;

@@ -98,6 +98,7 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
         ),
         tasks,
         summary,
+        next_task: 0,
         files_seen: 0,
         together: &request.together,
         waiting: Vec::new(),

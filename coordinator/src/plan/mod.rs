@@ -131,6 +131,8 @@ pub struct PlanSummary {
     pub tasks: u64,
     /// Tasks in which carried-over rows are cancelled.
     pub tasks_cancelling: u64,
+    /// Groups that are larger than a task may be, and whose rows are exchanged between tasks.
+    pub groups_exchanged: u64,
     /// Data files that came.
     pub files_added: u64,
     /// Data files that went.

@@ -133,12 +133,36 @@ impl Packer {
     }
 }
 
+/// Cuts differences into tasks without changing their order: each is full, or the last.
+pub(super) fn in_order(
+    differences: Vec<FileDifference>,
+    task_bytes: u64,
+    open_file_cost: u64,
+    differences_max: usize,
+) -> Vec<Vec<FileDifference>> {
+    let mut tasks: Vec<Bin> = Vec::new();
+    for difference in differences {
+        let weight = difference.data_bytes().max(open_file_cost);
+        match tasks.last_mut() {
+            Some(task)
+                if task.weight.saturating_add(weight) <= task_bytes && task.differences.len() < differences_max =>
+            {
+                task.weight += weight;
+                task.differences.push(difference);
+            }
+            _ => tasks.push(Bin { weight, differences: vec![difference] }),
+        }
+    }
+    tasks.into_iter().map(|task| task.differences).collect()
+}
+
 /// Makes a task of differences whose sides name deletes by their place in `deletes`.
 pub(super) fn task(
     id: TaskId,
     mut differences: Vec<FileDifference>,
     deletes: &Deletes,
     resolution: Resolution,
+    work: Work,
 ) -> ScanTask {
     let mut places = HashMap::new();
     let mut files = Vec::new();
@@ -153,7 +177,7 @@ pub(super) fn task(
             }
         }
     }
-    ScanTask { id, differences, deletes: files, resolution, work: Work::Stage }
+    ScanTask { id, differences, deletes: files, resolution, work }
 }
 
 #[cfg(test)]
@@ -225,6 +249,20 @@ mod tests {
         assert_eq!(pack(Packer::new(100, 10, 9), &[500, 20]), [vec![500], vec![20]], "a larger file is alone");
         assert_eq!(pack(Packer::new(100, 25, 9), &[1; 6]), [vec![1; 4], vec![1; 2]], "opening a file costs");
         assert_eq!(pack(Packer::new(100, 0, 2), &[1; 5]), [vec![1; 2], vec![1; 2], vec![1]], "at most so many");
+    }
+
+    #[test]
+    fn differences_that_stay_in_order_are_cut_into_full_tasks() {
+        let cut = |sizes: &[u64], task_bytes, cost, most| -> Vec<Vec<u64>> {
+            let differences = sizes.iter().map(|size| difference("f", *size)).collect();
+            let tasks = in_order(differences, task_bytes, cost, most);
+            tasks.iter().map(|task| task.iter().map(|difference| difference.file.size_bytes).collect()).collect()
+        };
+        assert_eq!(cut(&[60, 60, 40, 40, 1], 100, 0, 9), [vec![60], vec![60, 40], vec![40, 1]]);
+        assert_eq!(cut(&[500, 20], 100, 0, 9), [[500], [20]], "a larger file is alone");
+        assert_eq!(cut(&[1; 5], 100, 25, 9), [vec![1; 4], vec![1]], "opening a file costs");
+        assert_eq!(cut(&[1; 5], 100, 0, 2), [vec![1; 2], vec![1; 2], vec![1]], "at most so many");
+        assert_eq!(cut(&[], 100, 0, 2), [[0; 0]; 0]);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use iceferry_common::model::{
-    Constant, DataFile, DeleteKind, FileDifference, FileFormat, Identity, Resolution, ScanTask, Side, TaskId,
+    Constant, DataFile, DeleteKind, ExchangeWork, FileDifference, FileFormat, Identity, Resolution, ScanTask, Side,
+    TaskId, Work,
 };
 use tokio::sync::mpsc;
 
@@ -44,6 +45,8 @@ pub(super) struct Planner<'a> {
     pub(super) keep: Packer,
     pub(super) tasks: mpsc::Sender<ScanTask>,
     pub(super) summary: &'a mut PlanSummary,
+    /// The number of the next task.
+    pub(super) next_task: u64,
     pub(super) files_seen: usize,
     pub(super) together: &'a Together,
     /// Differences of a changelog that wait for those that may hold the other side of a change.
@@ -180,7 +183,8 @@ impl Planner<'_> {
         }
     }
 
-    /// All that differs, for a changelog: what may hold both sides of a change becomes one task, whatever its size.
+    /// All that differs, for a changelog: what may hold both sides of a change becomes one task, or a group whose rows are
+    /// exchanged when that would be too large.
     pub(super) async fn changes(
         &mut self,
         removed: Vec<DataEntry>,
@@ -212,10 +216,16 @@ impl Planner<'_> {
                     self.summary.files_filtered += group.len() as u64;
                     continue;
                 }
-                let mut differences = Vec::with_capacity(group.len());
+                let mut different = Vec::with_capacity(group.len());
                 for Waiting { entry, event } in group {
-                    differences.push(self.difference_of(&entry, event)?);
+                    let difference = self.difference_of(&entry, event)?;
+                    different.push((entry, difference));
                 }
+                if self.exchanges(&different) {
+                    self.exchange(different, resolution).await?;
+                    continue;
+                }
+                let differences = different.into_iter().map(|(_, difference)| difference).collect();
                 if let Some(full) = packer.add(differences) {
                     self.send(full, resolution).await?;
                 }
@@ -328,20 +338,51 @@ impl Planner<'_> {
         Ok(FileDifference { file, split: None, before, after })
     }
 
-    /// Sends a difference straight through, cut if it is large.
-    async fn keep(&mut self, entry: &DataEntry, difference: FileDifference) -> Result<(), Stop> {
+    /// Whether a group is larger than a task may be, and its rows can be exchanged. Rows that are told by `_row_id` would
+    /// have to be exchanged twice, first by their content: one task does that by itself.
+    fn exchanges(&self, group: &[(DataEntry, FileDifference)]) -> bool {
+        let bytes = group.iter().map(|(_, difference)| difference.data_bytes()).sum::<u64>();
+        let is_large = bytes > self.options.split_bytes || group.len() > self.options.differences_per_task_max;
+        is_large && *self.together != Together::Changes(Identity::RowId)
+    }
+
+    /// Sends a group in tasks that exchange its rows; others will resolve them, bucket by bucket.
+    async fn exchange(&mut self, group: Vec<(DataEntry, FileDifference)>, resolution: Resolution) -> Result<(), Stop> {
+        let parts = group.into_iter().flat_map(|(entry, difference)| self.parts(&entry, difference)).collect();
+        let (task_bytes, open_file_cost) = (self.options.split_bytes, self.options.open_file_cost_bytes);
+        // In the order of the group, so that rows of one identity are paired in it, whoever exchanged them.
+        let tasks = pack::in_order(parts, task_bytes, open_file_cost, self.options.differences_per_task_max);
+        let count = tasks.len() as u64;
+        let first_resolve = TaskId(self.next_task + count);
+        self.summary.groups_exchanged += 1;
+        for differences in tasks {
+            let hash_version = ExchangeWork::HASH_VERSION;
+            let work = Work::Exchange(ExchangeWork { tasks: count, first_resolve, hash_version });
+            self.send_work(differences, resolution, work).await?;
+        }
+        self.next_task += u64::from(ExchangeWork::BUCKETS);
+        Ok(())
+    }
+
+    /// A difference, cut if it is large.
+    fn parts(&self, entry: &DataEntry, difference: FileDifference) -> Vec<FileDifference> {
         let splits = match entry.format {
             FileFormat::Parquet => pack::splits(entry.size_bytes, &entry.split_offsets, self.options.split_bytes),
             // The rows of an Avro file have positions only when it is read from its beginning.
             FileFormat::Avro | FileFormat::Orc | FileFormat::Puffin => Vec::new(),
         };
-        let mut parts = Vec::with_capacity(splits.len().max(1));
-        if splits.is_empty() {
-            parts.push(difference);
-        } else {
-            parts.extend(splits.into_iter().map(|split| FileDifference { split: Some(split), ..difference.clone() }));
+        match splits.is_empty() {
+            true => vec![difference],
+            false => {
+                let part = |split| FileDifference { split: Some(split), ..difference.clone() };
+                splits.into_iter().map(part).collect()
+            }
         }
-        for part in parts {
+    }
+
+    /// Sends a difference straight through, cut if it is large.
+    async fn keep(&mut self, entry: &DataEntry, difference: FileDifference) -> Result<(), Stop> {
+        for part in self.parts(entry, difference) {
             if let Some(full) = self.keep.add(vec![part]) {
                 self.send(full, Resolution::Keep).await?;
             }
@@ -350,8 +391,18 @@ impl Planner<'_> {
     }
 
     async fn send(&mut self, differences: Vec<FileDifference>, resolution: Resolution) -> Result<(), Stop> {
-        let task = pack::task(TaskId(self.summary.tasks), differences, self.deletes, resolution);
+        self.send_work(differences, resolution, Work::Stage).await
+    }
+
+    async fn send_work(
+        &mut self,
+        differences: Vec<FileDifference>,
+        resolution: Resolution,
+        work: Work,
+    ) -> Result<(), Stop> {
+        let task = pack::task(TaskId(self.next_task), differences, self.deletes, resolution, work);
         self.tasks.send(task).await.map_err(|_| Stop::NobodyThere)?;
+        self.next_task += 1;
         self.summary.tasks += 1;
         if resolution != Resolution::Keep {
             self.summary.tasks_cancelling += 1;

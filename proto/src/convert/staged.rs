@@ -12,6 +12,7 @@ impl From<&TaskOutput> for wire::TaskOutput {
             attempt: output.attempt.0,
             files: output.files.iter().map(Into::into).collect(),
             rows: Some(output.rows.into()),
+            exchanged: output.exchanged.as_ref().map(Into::into),
         }
     }
 }
@@ -25,6 +26,7 @@ impl TryFrom<wire::TaskOutput> for TaskOutput {
             attempt: Attempt(output.attempt),
             files: output.files.into_iter().map(TryInto::try_into).collect::<Result<_, _>>()?,
             rows: required(output.rows, "TaskOutput", "rows")?.into(),
+            exchanged: output.exchanged.map(TryInto::try_into).transpose()?,
         })
     }
 }

@@ -168,8 +168,23 @@ fn output() -> TaskOutput {
             StagedFile { data_file: String::new(), ..file("/t/4", StagedContent::RowHashes) },
             StagedFile { data_file: String::new(), ..file("/t/5", StagedContent::ShownRows) },
         ],
+        exchanged: None,
         rows: rows(),
     }
+}
+
+fn exchanged(location: &str, buckets: &[u32]) -> ExchangeFile {
+    let block = |bucket: &u32| ExchangeBlock {
+        bucket: *bucket,
+        side: if bucket.is_multiple_of(2) { ExchangeSide::Went } else { ExchangeSide::Came },
+        offset: 1 << 40,
+        length: 7,
+        rows: 8,
+        memory_bytes: 9,
+        hash_min: 10,
+        hash_max: u64::MAX,
+    };
+    ExchangeFile { location: location.into(), blocks: buckets.iter().map(block).collect() }
 }
 
 fn from_worker() -> Vec<FromWorker> {
@@ -184,6 +199,10 @@ fn from_worker() -> Vec<FromWorker> {
         FromWorker::Heartbeat(vec![Progress { lease: LeaseId(0), rows: rows() }]),
         FromWorker::Done { lease: LeaseId(8), output: output() },
         FromWorker::Done { lease: LeaseId(8), output: TaskOutput { files: vec![], ..output() } },
+        FromWorker::Done {
+            lease: LeaseId(8),
+            output: TaskOutput { files: vec![], exchanged: Some(exchanged("/t/3", &[0, 1, 63])), ..output() },
+        },
         FromWorker::GiveBack(vec![]),
         FromWorker::GiveBack(vec![LeaseId(0), LeaseId(u64::MAX)]),
     ];
@@ -211,6 +230,10 @@ fn to_worker() -> Vec<ToWorker> {
     let plain = ScanTask { resolution: Resolution::Keep, ..task() };
     let digest = |bucket_bits| ScanTask { work: Work::Digest(DigestWork { key: vec![0, 3], bucket_bits }), ..task() };
     let show = ShowWork { rows: vec![vec![], vec![7, 1 << 40], vec![0]] };
+    let exchange = ExchangeWork { tasks: 3, first_resolve: TaskId(1 << 40), hash_version: 1 };
+    let files = vec![exchanged("/t/3", &[5]), exchanged("/t/4", &[5, 5])];
+    let resolve = Work::Resolve(ResolveWork { bucket: 5, files });
+    let resolve = ScanTask { differences: vec![], work: resolve, ..task() };
     let lease = |task| Lease { lease: LeaseId(9), epoch: EpochId(5), attempt: Attempt(1), task: Arc::new(task) };
     vec![
         ToWorker::Welcome(Welcome { coordinator: "c".into(), heartbeat_ms: 1, lease_timeout_ms: 30_000 }),
@@ -221,6 +244,8 @@ fn to_worker() -> Vec<ToWorker> {
         ToWorker::Lease(lease(digest(1))),
         ToWorker::Lease(lease(digest(DigestWork::BUCKET_BITS_MAX))),
         ToWorker::Lease(lease(ScanTask { work: Work::Show(show), ..task() })),
+        ToWorker::Lease(lease(ScanTask { work: Work::Exchange(exchange), ..task() })),
+        ToWorker::Lease(lease(resolve)),
         ToWorker::Revoke(LeaseId(9)),
         ToWorker::Drain,
     ]
@@ -259,7 +284,13 @@ fn old_bytes_still_parse() {
         size_bytes: 90,
         data_file: "j".into(),
     };
-    let output = TaskOutput { task: TaskId(3), attempt: Attempt(2), files: vec![file], rows: RowCounts::default() };
+    let output = TaskOutput {
+        task: TaskId(3),
+        attempt: Attempt(2),
+        files: vec![file],
+        exchanged: None,
+        rows: RowCounts::default(),
+    };
     assert_eq!(got, FromWorker::Done { lease: LeaseId(8), output });
 }
 
@@ -288,6 +319,27 @@ fn refuses<W: Clone, M: TryFrom<W, Error = ConvertError> + std::fmt::Debug>(good
         let text = error.to_string();
         assert!(words.split(' ').all(|word| text.contains(word)), "wanted {words:?}, got {text:?}");
     }
+}
+
+#[test]
+fn exchanged_rows_that_do_not_hold_together_are_refused() {
+    refuses::<wire::ExchangeFile, ExchangeFile>(
+        &(&exchanged("/t/3", &[0, 63])).into(),
+        &[
+            ("ExchangeFile location", |file| file.location.clear()),
+            ("ExchangeBlock bucket 64", |file| file.blocks[0].bucket = 64),
+            ("ExchangeBlock side", |file| file.blocks[1].side = 0),
+            ("ExchangeBlock side 9", |file| file.blocks[1].side = 9),
+            ("ExchangeBlock length", |file| file.blocks[0].length = u64::MAX),
+        ],
+    );
+    let resolve = |bucket, files| Some(wire::scan_task::Work::Resolve(wire::ResolveWork { bucket, files }));
+    let other = wire::ScanTask { work: resolve(4, vec![(&exchanged("/t/3", &[5])).into()]), ..(&task()).into() };
+    let error = ScanTask::try_from(wire::ScanTask { differences: vec![], ..other }).expect_err("another bucket");
+    assert!(error.to_string().contains("bucket 5 is named for bucket 4"), "{error}");
+    let both = wire::ScanTask { work: resolve(4, vec![]), ..(&task()).into() };
+    let error = ScanTask::try_from(both).expect_err("files to read and rows to resolve");
+    assert!(error.to_string().contains("3 file differences"), "{error}");
 }
 
 #[test]

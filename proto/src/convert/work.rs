@@ -1,8 +1,10 @@
 //! What is done with the rows of a scan task.
 
-use iceferry_common::model::{DigestWork, ShowWork, Work};
+use iceferry_common::model::{
+    DigestWork, ExchangeBlock, ExchangeFile, ExchangeSide, ExchangeWork, ResolveWork, ShowWork, TaskId, Work,
+};
 
-use super::ConvertError;
+use super::{ConvertError, required_text};
 use crate::wire;
 use crate::wire::scan_task::Work as Wire;
 
@@ -15,6 +17,16 @@ pub(super) fn to_wire(work: &Work) -> Option<Wire> {
         Work::Show(ShowWork { rows }) => {
             let rows = rows.iter().map(|positions| wire::Positions { positions: positions.clone() });
             Some(Wire::Show(wire::ShowWork { rows: rows.collect() }))
+        }
+        Work::Exchange(ExchangeWork { tasks, first_resolve, hash_version }) => {
+            Some(Wire::Exchange(wire::ExchangeWork {
+                tasks: *tasks,
+                first_resolve: first_resolve.0,
+                hash_version: *hash_version,
+            }))
+        }
+        Work::Resolve(ResolveWork { bucket, files }) => {
+            Some(Wire::Resolve(wire::ResolveWork { bucket: *bucket, files: files.iter().map(Into::into).collect() }))
         }
     }
 }
@@ -46,5 +58,73 @@ pub(super) fn from_wire(work: Option<Wire>, differences: usize) -> Result<Work, 
                 None => Ok(Work::Show(ShowWork { rows })),
             }
         }
+        Some(Wire::Exchange(wire::ExchangeWork { tasks, first_resolve, hash_version })) => {
+            let first_resolve = TaskId(first_resolve);
+            Ok(Work::Exchange(ExchangeWork { tasks, first_resolve, hash_version }))
+        }
+        Some(Wire::Resolve(wire::ResolveWork { bucket, files })) => {
+            let files = files.into_iter().map(TryInto::try_into).collect::<Result<Vec<ExchangeFile>, _>>()?;
+            let other = files.iter().flat_map(|file| &file.blocks).find(|block| block.bucket != bucket);
+            let problem = match other {
+                Some(block) => Some(format!("a block of bucket {} is named for bucket {bucket}", block.bucket)),
+                None if differences > 0 => Some(format!("it comes with {differences} file differences")),
+                None => None,
+            };
+            match problem {
+                Some(problem) => Err(ConvertError::Invalid { message: "ResolveWork", field: "files", problem }),
+                None => Ok(Work::Resolve(ResolveWork { bucket, files })),
+            }
+        }
+    }
+}
+
+impl From<&ExchangeFile> for wire::ExchangeFile {
+    fn from(file: &ExchangeFile) -> Self {
+        Self { location: file.location.clone(), blocks: file.blocks.iter().map(Into::into).collect() }
+    }
+}
+
+impl TryFrom<wire::ExchangeFile> for ExchangeFile {
+    type Error = ConvertError;
+
+    fn try_from(file: wire::ExchangeFile) -> Result<Self, ConvertError> {
+        Ok(Self {
+            location: required_text(file.location, "ExchangeFile", "location")?,
+            blocks: file.blocks.into_iter().map(TryInto::try_into).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl From<&ExchangeBlock> for wire::ExchangeBlock {
+    fn from(block: &ExchangeBlock) -> Self {
+        let ExchangeBlock { bucket, side, offset, length, rows, memory_bytes, hash_min, hash_max } = *block;
+        let side = match side {
+            ExchangeSide::Went => wire::ExchangeSide::Went,
+            ExchangeSide::Came => wire::ExchangeSide::Came,
+        };
+        Self { bucket, side: side.into(), offset, length, rows, memory_bytes, hash_min, hash_max }
+    }
+}
+
+impl TryFrom<wire::ExchangeBlock> for ExchangeBlock {
+    type Error = ConvertError;
+
+    fn try_from(block: wire::ExchangeBlock) -> Result<Self, ConvertError> {
+        let message = "ExchangeBlock";
+        let side = match wire::ExchangeSide::try_from(block.side) {
+            Ok(wire::ExchangeSide::Went) => ExchangeSide::Went,
+            Ok(wire::ExchangeSide::Came) => ExchangeSide::Came,
+            Ok(wire::ExchangeSide::Unspecified) => return Err(ConvertError::Missing { message, field: "side" }),
+            Err(_) => return Err(ConvertError::UnknownValue { message, field: "side", value: block.side }),
+        };
+        let invalid = |field, problem| Err(ConvertError::Invalid { message, field, problem });
+        if block.bucket >= ExchangeWork::BUCKETS {
+            return invalid("bucket", format!("there is no bucket {}", block.bucket));
+        }
+        if block.offset.checked_add(block.length).is_none() {
+            return invalid("length", format!("{} bytes from byte {} on are too many", block.length, block.offset));
+        }
+        let wire::ExchangeBlock { bucket, offset, length, rows, memory_bytes, hash_min, hash_max, .. } = block;
+        Ok(Self { bucket, side, offset, length, rows, memory_bytes, hash_min, hash_max })
     }
 }

@@ -7,6 +7,8 @@ mod counters;
 mod keep;
 mod pipeline;
 mod shown;
+#[cfg(test)]
+mod tests;
 
 use std::fmt::Debug;
 use std::sync::Arc;

@@ -1,14 +1,14 @@
 //! The real attempt: rows from storage over the tag step into staged files, on a blocking thread.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use arrow::error::ArrowError;
 use async_trait::async_trait;
-use iceferry_common::fault::Class;
+use iceferry_common::fault::{Class, Classified};
 use iceferry_common::model::{
-    Attempt, Changelog, DuplicateKeys, EpochContext, Identity, MetadataColumn, Resolution, RowCounts, ScanTask, Side,
-    TargetMode, TaskOutput, Work,
+    Attempt, Changelog, DuplicateKeys, EpochContext, ExchangeSide, ExchangeWork, Identity, MetadataColumn, Resolution,
+    ResolveWork, RowCounts, ScanTask, Side, StagedFile, TargetMode, TaskOutput, Work, exchange_file_location,
 };
 use iceferry_common::storage::Storage;
 use tokio::runtime::Handle;
@@ -17,11 +17,12 @@ use tokio_util::sync::CancellationToken;
 use super::keep::Keep;
 use super::shown::Shown;
 use super::{AttemptError, Counters, Runner};
-use crate::ChangeBatch;
 use crate::digest;
+use crate::exchange::{Blocks, Space};
 use crate::read::{ReadError, ReadOptions, TaskReader};
 use crate::stage::{StageOptions, Stager};
-use crate::tag::{self, Pairing, Tagging};
+use crate::tag::{self, Pairing, Tagged, Tagging};
+use crate::{Change, ChangeBatch, Columns};
 
 /// Reads, tags and stages, each attempt within its share of the worker's memory.
 #[derive(Debug, Clone, Copy)]
@@ -82,6 +83,7 @@ impl PipelineRunner {
             key,
             changelog: context.changelog.as_ref().map(pairing),
             memory_bytes_max: self.slot_memory_bytes / 4,
+            level: 0,
         }
     }
 
@@ -95,42 +97,132 @@ impl PipelineRunner {
         cancel: &CancellationToken,
         runtime: Handle,
     ) -> Result<TaskOutput, AttemptError> {
-        let read_options = self.read_options(cancel);
-        match &task.work {
-            Work::Stage => {}
-            Work::Digest(work) => {
-                // An eighth of a slot is for hashes of rows that are not written yet.
-                let run_bytes = self.slot_memory_bytes / 8;
-                let of = (context.as_ref(), task, attempt);
-                return digest::digest(of, work, read_options, run_bytes, progress, runtime);
-            }
-            Work::Show(_) => {
-                return digest::show((context.as_ref(), task, attempt), read_options, progress, runtime);
-            }
-        }
-        let failed = |error: &ReadError| AttemptError::new(error, Vec::new());
         let compared = compared(&context, task);
         let shown =
             compared.as_ref().map(|compared| Shown::new(&compared.source.read_schema, &context.source.read_schema));
         let shown = shown.transpose().map_err(|error| misshapen(&error))?;
-        let reading = compared.as_ref().unwrap_or(&context);
-        let key = key_columns(&context)?;
-        let source = Storage::new(context.source.storage.clone());
-        let reader = TaskReader::open(reading, task, source, runtime.clone(), read_options);
-        let plain_columns = RefCell::new(Vec::new());
-        let reader =
-            Counted { reader: reader.map_err(|error| failed(&error))?, progress, plain_columns: &plain_columns };
-        let keep = Keep::of(reading, task.resolution)?;
-        let tagging = self.tagging(reading, task.resolution, key);
-        let mut tagged = tag::tag(reader, tagging);
-
+        let reading = compared.map_or_else(|| Arc::clone(&context), Arc::new);
+        let tagging = self.tagging(&reading, task.resolution, key_columns(&context)?);
         let target = Storage::new(context.target.storage.clone());
-        let options = self.stage_options(&context, task);
-        let stager = Stager::new(Arc::clone(&context), task.id, attempt, target, runtime, options);
+        let (id, located) = (task.id, Arc::clone(&context));
+        let location = move |number| exchange_file_location(&located, id, attempt, number);
+        let space = Space::new(target.clone(), runtime.clone(), cancel.clone(), location);
+        let made = Made { context, reading, shown, task, attempt, target, runtime, progress, cancel };
+        match &task.work {
+            Work::Stage => self.read_and_stage(&made, tagging, space),
+            Work::Exchange(work) => self.read_and_exchange(&made, &tagging, work, space),
+            Work::Resolve(work) => self.resolve_and_stage(&made, tagging, work, space),
+            Work::Digest(work) => {
+                // An eighth of a slot is for hashes of rows that are not written yet.
+                let run_bytes = self.slot_memory_bytes / 8;
+                let of = (made.context.as_ref(), task, attempt);
+                digest::digest(of, work, self.read_options(cancel), run_bytes, progress, made.runtime.clone())
+            }
+            Work::Show(_) => {
+                let of = (made.context.as_ref(), task, attempt);
+                digest::show(of, self.read_options(cancel), progress, made.runtime.clone())
+            }
+        }
+    }
+
+    /// Reads, tags and stages.
+    fn read_and_stage(self, made: &Made<'_>, tagging: Tagging, space: Space) -> Result<TaskOutput, AttemptError> {
+        let plain_columns = RefCell::new(Vec::new());
+        let reader = self.reader(made, &plain_columns)?;
+        let mut tagged = tag::tag(reader, tagging, space);
+        let staged = self.stage(made, &mut tagged, &plain_columns);
+        let (files, rows) = closed(&mut tagged, staged)?;
+        let rows = with_read(rows, made.progress);
+        made.progress.set(rows);
+        Ok(TaskOutput { task: made.task.id, attempt: made.attempt, files, exchanged: None, rows })
+    }
+
+    /// Reads rows and writes them by their hash, for others to resolve.
+    fn read_and_exchange(
+        self,
+        made: &Made<'_>,
+        tagging: &Tagging,
+        work: &ExchangeWork,
+        space: Space,
+    ) -> Result<TaskOutput, AttemptError> {
+        if work.hash_version != ExchangeWork::HASH_VERSION {
+            let (wanted, ours) = (work.hash_version, ExchangeWork::HASH_VERSION);
+            let message = format!(
+                "the coordinator exchanges rows by hash version {wanted} and this worker by {ours}: run workers and \
+                 coordinator of one version"
+            );
+            return Err(AttemptError { class: Class::Refused, message, left_behind: Vec::new() });
+        }
+        let plain_columns = RefCell::new(Vec::new());
+        let reader = self.reader(made, &plain_columns)?;
+        let exchanged = tag::exchange(reader, tagging, space).map_err(|error| match made.cancel.is_cancelled() {
+            true => AttemptError::cancelled(Vec::new()),
+            false => AttemptError::new(&error, Vec::new()),
+        })?;
+        let written = exchanged.as_ref().map_or(0, |file| file.blocks.iter().map(|block| block.length).sum());
+        let rows = with_read(RowCounts { bytes_written: written, ..RowCounts::default() }, made.progress);
+        made.progress.set(rows);
+        Ok(TaskOutput { task: made.task.id, attempt: made.attempt, files: Vec::new(), exchanged, rows })
+    }
+
+    /// Tags and stages the rows of a bucket that others exchanged.
+    fn resolve_and_stage(
+        self,
+        made: &Made<'_>,
+        tagging: Tagging,
+        work: &ResolveWork,
+        space: Space,
+    ) -> Result<TaskOutput, AttemptError> {
+        let (storage, runtime, cancel) = (made.target.clone(), made.runtime.clone(), made.cancel.clone());
+        let read = Cell::new(0);
+        let mut blocks = Blocks::new(storage, runtime, cancel, &work.files);
+        let reader = std::iter::from_fn(|| {
+            let rows = blocks.next();
+            read.set(blocks.rows_read());
+            rows.map(|rows| {
+                rows.map(|(side, rows)| {
+                    let change = if side == ExchangeSide::Came { Change::Insert } else { Change::Delete };
+                    ChangeBatch { change, columns: Columns::All, rows }
+                })
+            })
+        });
+        let mut tagged = tag::tag(reader, Tagging { level: 1, ..tagging }, space);
+        let staged = self.stage(made, &mut tagged, &RefCell::default());
+        let (files, rows) = closed(&mut tagged, staged)?;
+        made.progress.set(with_read(rows, made.progress));
+        // What was read says that no row was missed; it was counted when it was exchanged.
+        let rows = RowCounts { read: read.get(), ..rows };
+        Ok(TaskOutput { task: made.task.id, attempt: made.attempt, files, exchanged: None, rows })
+    }
+
+    fn reader<'a>(self, made: &Made<'a>, plain_columns: &'a RefCell<Vec<usize>>) -> Result<Counted<'a>, AttemptError> {
+        let source = Storage::new(made.context.source.storage.clone());
+        let reader =
+            TaskReader::open(&made.reading, made.task, source, made.runtime.clone(), self.read_options(made.cancel));
+        let reader = reader.map_err(|error| AttemptError::new(&error, Vec::new()))?;
+        Ok(Counted { reader, progress: made.progress, plain_columns })
+    }
+
+    /// Stages what the tag step gives. What was staged is removed unless it succeeds.
+    fn stage<I, E>(
+        self,
+        made: &Made<'_>,
+        tagged: &mut Tagged<I>,
+        plain_columns: &RefCell<Vec<usize>>,
+    ) -> Result<(Vec<StagedFile>, RowCounts), AttemptError>
+    where
+        I: Iterator<Item = Result<ChangeBatch, E>>,
+        E: Classified + 'static,
+    {
+        let (context, task, cancel) = (&made.context, made.task, made.cancel);
+        let keep = Keep::of(&made.reading, task.resolution)?;
+        let options = self.stage_options(context, task);
+        let (target, runtime) = (made.target.clone(), made.runtime.clone());
+        let stager = Stager::new(Arc::clone(context), task.id, made.attempt, target, runtime, options);
         let mut stager = stager.map_err(|error| AttemptError::new(&error, Vec::new()))?;
         // The first batch opens the first file, which tells how its writer fared with dictionaries.
         let mut first = tagged.next();
-        match &shown {
+        match &made.shown {
             Some(shown) => stager.without_dictionary(&shown.places(&plain_columns.borrow())),
             None => stager.without_dictionary(&plain_columns.borrow()),
         }
@@ -152,7 +244,7 @@ impl PipelineRunner {
                     Err(error) => return Err(AttemptError::new(&error, stager.abort())),
                 },
             };
-            let batch = match &shown {
+            let batch = match &made.shown {
                 Some(shown) => match shown.of(batch) {
                     Ok(batch) => batch,
                     Err(error) => return Err(AttemptError { left_behind: stager.abort(), ..misshapen(&error) }),
@@ -162,7 +254,8 @@ impl PipelineRunner {
             if let Err(error) = stager.write(&batch) {
                 return Err(AttemptError::new(&error, stager.abort()));
             }
-            progress.set(with_read(RowCounts { carried_over: tagged.carried_over(), ..stager.rows() }, progress));
+            let rows = RowCounts { carried_over: tagged.carried_over(), ..stager.rows() };
+            made.progress.set(with_read(rows, made.progress));
         }
         if cancel.is_cancelled() {
             return Err(AttemptError::cancelled(stager.abort()));
@@ -170,10 +263,32 @@ impl PipelineRunner {
         let rows = RowCounts { carried_over: tagged.carried_over(), ..stager.rows() };
         let files = stager.finish().map_err(|error| AttemptError::new(&error, error.left_behind().to_vec()))?;
         let bytes_written = files.iter().map(|file| file.size_bytes).sum();
-        let rows = with_read(RowCounts { bytes_written, ..rows }, progress);
-        progress.set(rows);
-        Ok(TaskOutput { task: task.id, attempt, files, rows })
+        Ok((files, RowCounts { bytes_written, ..rows }))
     }
+}
+
+/// What an attempt is made of.
+struct Made<'a> {
+    context: Arc<EpochContext>,
+    /// The context to read in: with all columns that rows are compared by.
+    reading: Arc<EpochContext>,
+    /// What is shown of rows that are compared by more columns.
+    shown: Option<Shown>,
+    task: &'a ScanTask,
+    attempt: Attempt,
+    target: Storage,
+    runtime: Handle,
+    progress: &'a Counters,
+    cancel: &'a CancellationToken,
+}
+
+/// However staging ended, no exchange file of the attempt outlives it; one that cannot be removed is named when it failed.
+fn closed<I, T>(tagged: &mut Tagged<I>, staged: Result<T, AttemptError>) -> Result<T, AttemptError> {
+    let not_removed = tagged.close();
+    staged.map_err(|mut error| {
+        error.left_behind.extend(not_removed);
+        error
+    })
 }
 
 #[async_trait]
@@ -203,10 +318,10 @@ impl Runner for PipelineRunner {
     async fn discard(&self, context: Arc<EpochContext>, output: TaskOutput) -> Vec<String> {
         let storage = Storage::new(context.target.storage.clone());
         let mut left_behind = Vec::new();
-        for file in output.files {
-            if let Err(error) = storage.delete(&file.location).await {
+        for location in output.into_locations() {
+            if let Err(error) = storage.delete(&location).await {
                 tracing::debug!(%error, "a staged file could not be removed");
-                left_behind.push(file.location);
+                left_behind.push(location);
             }
         }
         left_behind

@@ -46,7 +46,7 @@ pub(crate) fn show(
     let RowCounts { read, bytes_read, .. } = progress.get();
     let rows = RowCounts { read, bytes_read, bytes_written: file.size_bytes, ..RowCounts::default() };
     progress.set(rows);
-    Ok(TaskOutput { task: task.id, attempt, files: vec![file], rows })
+    Ok(TaskOutput { task: task.id, attempt, files: vec![file], exchanged: None, rows })
 }
 
 fn rows(

@@ -62,7 +62,7 @@ pub(crate) fn digest(
     let bytes_written = files.iter().map(|file| file.size_bytes).sum();
     let rows = RowCounts { read, bytes_read, bytes_written, ..RowCounts::default() };
     progress.set(rows);
-    Ok(TaskOutput { task: task.id, attempt, files, rows })
+    Ok(TaskOutput { task: task.id, attempt, files, exchanged: None, rows })
 }
 
 fn read(

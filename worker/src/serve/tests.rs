@@ -81,7 +81,13 @@ fn output(number: u64) -> TaskOutput {
         size_bytes: 1,
         data_file: "{}".into(),
     };
-    TaskOutput { task: TaskId(number), attempt: Attempt(0), files: vec![file], rows: RowCounts::default() }
+    TaskOutput {
+        task: TaskId(number),
+        attempt: Attempt(0),
+        files: vec![file],
+        exchanged: None,
+        rows: RowCounts::default(),
+    }
 }
 
 type Outcome = Result<TaskOutput, AttemptError>;

@@ -6,15 +6,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, ListArray, MapArray, StructArray, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, MapArray, RecordBatch, StructArray, UInt32Array};
 use arrow::buffer::{OffsetBuffer, ScalarBuffer};
 use arrow::compute::take;
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow::error::ArrowError;
-use arrow::row::{RowConverter, Rows, SortField};
+use arrow::row::{Row, RowConverter, Rows, SortField};
 
-/// Encodes rows of one schema.
+/// Encodes rows of one schema; columns with and without their maps as lists are the same to it.
 pub(crate) struct RowEncoder {
+    /// Types of the columns, each map as a list.
     types: Vec<DataType>,
     converter: RowConverter,
 }
@@ -22,8 +23,8 @@ pub(crate) struct RowEncoder {
 impl RowEncoder {
     /// An encoder for the columns' types.
     pub(crate) fn new(columns: &[ArrayRef]) -> Result<Self, ArrowError> {
-        let types: Vec<DataType> = columns.iter().map(|column| column.data_type().clone()).collect();
-        let fields = types.iter().map(|data_type| SortField::new(without_maps(data_type))).collect();
+        let types: Vec<DataType> = columns.iter().map(|column| without_maps(column.data_type())).collect();
+        let fields = types.iter().map(|data_type| SortField::new(data_type.clone())).collect();
         Ok(Self { types, converter: RowConverter::new(fields)? })
     }
 
@@ -34,14 +35,33 @@ impl RowEncoder {
 
     /// Encodes columns of the same types behind `rows`.
     pub(crate) fn append(&self, rows: &mut Rows, columns: &[ArrayRef]) -> Result<(), ArrowError> {
+        let columns = columns.iter().map(canonical).collect::<Result<Vec<_>, _>>()?;
         let differs = columns.len() != self.types.len()
             || columns.iter().zip(&self.types).any(|(column, data_type)| column.data_type() != data_type);
         if differs {
             return Err(ArrowError::SchemaError("batches of one task have different columns".to_owned()));
         }
-        let columns = columns.iter().map(canonical).collect::<Result<Vec<_>, _>>()?;
         self.converter.append(rows, &columns)
     }
+
+    /// Columns of encoded rows, each map as a sorted list.
+    pub(super) fn decode<'a>(&self, rows: impl IntoIterator<Item = Row<'a>>) -> Result<Vec<ArrayRef>, ArrowError> {
+        self.converter.convert_rows(rows)
+    }
+}
+
+/// The first `compared` columns of a batch, each map as a sorted list: as [`RowEncoder::decode`] gives them.
+pub(super) fn canonical_batch(batch: &RecordBatch, compared: usize) -> Result<RecordBatch, ArrowError> {
+    let columns = compared.min(batch.num_columns());
+    let columns = batch.columns()[..columns].iter().map(canonical).collect::<Result<Vec<_>, _>>()?;
+    RecordBatch::try_new(canonical_schema(&batch.schema(), compared), columns)
+}
+
+/// The schema of [`canonical_batch`].
+pub(super) fn canonical_schema(schema: &SchemaRef, compared: usize) -> SchemaRef {
+    let fields = schema.fields().iter().take(compared);
+    let fields = fields.map(|field| field.as_ref().clone().with_data_type(without_maps(field.data_type())));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
 fn has_map(data_type: &DataType) -> bool {

@@ -2,18 +2,21 @@
 
 use std::collections::HashSet;
 use std::hash::BuildHasher;
+use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::filter_record_batch;
+use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::row::{RowConverter, Rows, SortField};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-use super::encode::RowEncoder;
+use super::encode::{RowEncoder, canonical_schema};
 use crate::Columns;
+use crate::exchange::memory_bytes;
 use crate::key_text::printed;
 
 /// The end of a chain of equal rows.
@@ -31,15 +34,43 @@ pub(super) struct Held<S = RandomState> {
     batches: Vec<RecordBatch>,
     batch_bytes: usize,
     /// For each different row, the last of its equal rows that is not used yet. Rows are numbered over all batches.
-    table: HashTable<u32>,
+    table: HashTable<Slot>,
     /// For each row the next equal one that is not used yet.
     next: Vec<u32>,
     used: Vec<bool>,
 }
 
+/// A row by its number, with its hash: the table grows, and most lookups end, without a look at the rows, which are all over
+/// the memory.
+#[derive(Clone, Copy)]
+struct Slot {
+    number: u32,
+    hash: u32,
+}
+
+impl Slot {
+    /// The hash of the slot of a row whose bytes hash to `hash`.
+    fn part(hash: u64) -> u32 {
+        (hash ^ (hash >> 32)) as u32
+    }
+
+    /// The hash that the table works with, which looks at its highest and its lowest bits.
+    fn spread(hash: u32) -> u64 {
+        u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
 struct Encoded {
     encoder: RowEncoder,
     rows: Rows,
+    /// The columns that are encoded, as [`canonical_schema`] has them.
+    schema: SchemaRef,
+}
+
+/// What was held, batch by batch, and which of its rows an INSERT row was equal to.
+pub(super) struct Left {
+    pub(super) batches: Vec<RecordBatch>,
+    pub(super) used: Vec<bool>,
 }
 
 /// What became of a batch of INSERT rows.
@@ -84,16 +115,16 @@ impl<S: BuildHasher> Held<S> {
         if self.key.is_empty() { Columns::All } else { Columns::Key }
     }
 
-    /// Rows that were held, used ones included.
-    pub(super) fn len(&self) -> usize {
-        self.next.len()
+    /// The first batch, as it comes out.
+    pub(super) fn first_batch(&self) -> Option<&RecordBatch> {
+        self.batches.first()
     }
 
     /// Memory that is held, about.
     pub(super) fn memory_bytes(&self) -> usize {
         let encoded = self.encoded.as_ref().map_or(0, |encoded| encoded.rows.size());
-        let numbers = (self.next.capacity() + self.table.capacity()) * size_of::<u32>();
-        self.batch_bytes + encoded + numbers + self.used.capacity() + self.table.capacity()
+        let numbers = self.next.capacity() * size_of::<u32>() + self.table.capacity() * (size_of::<Slot>() + 1);
+        self.batch_bytes + encoded + numbers + self.used.capacity()
     }
 
     /// Holds the rows of a batch with all its columns.
@@ -102,40 +133,41 @@ impl<S: BuildHasher> Held<S> {
             Some(encoded) => encoded,
             none => {
                 let encoder = RowEncoder::new(compared(&batch, self.compared))?;
-                let rows = encoder.empty();
-                none.insert(Encoded { encoder, rows })
+                let (rows, schema) = (encoder.empty(), canonical_schema(&batch.schema(), self.compared));
+                none.insert(Encoded { encoder, rows, schema })
             }
         };
         encoded.encoder.append(&mut encoded.rows, compared(&batch, self.compared))?;
         let (hasher, rows) = (&self.hasher, &encoded.rows);
-        let hash = |number: u32| hasher.hash_one(rows.row(number as usize).as_ref());
         for _ in 0..batch.num_rows() {
             let number = u32::try_from(self.next.len()).ok().filter(|number| *number != NONE);
             let Some(number) = number else {
                 return Err(ArrowError::ComputeError("too many rows in one task".to_owned()));
             };
-            let equal = |other: &u32| rows.row(*other as usize) == rows.row(number as usize);
-            match self.table.entry(hash(number), equal, |other| hash(*other)) {
+            let row = rows.row(number as usize);
+            let hash = Slot::part(hasher.hash_one(row.as_ref()));
+            let equal = |other: &Slot| other.hash == hash && rows.row(other.number as usize) == row;
+            match self.table.entry(Slot::spread(hash), equal, |other| Slot::spread(other.hash)) {
                 Entry::Occupied(mut entry) => {
-                    self.next.push(*entry.get());
-                    *entry.get_mut() = number;
+                    self.next.push(entry.get().number);
+                    entry.get_mut().number = number;
                 }
                 Entry::Vacant(entry) => {
                     self.next.push(NONE);
-                    entry.insert(number);
+                    entry.insert(Slot { number, hash });
                 }
             }
             self.used.push(false);
         }
         let kept = if self.key.is_empty() { batch } else { batch.project(&self.key)? };
-        self.batch_bytes += kept.columns().iter().map(slice_bytes).sum::<usize>();
+        self.batch_bytes += usize::try_from(memory_bytes(&kept)).unwrap_or(usize::MAX);
         self.batches.push(kept);
         Ok(())
     }
 
     /// Looks for a held row for each row of a batch; both are gone then.
     pub(super) fn match_inserts(&mut self, batch: &RecordBatch) -> Result<Matched, ArrowError> {
-        let Some(Encoded { encoder, rows: held }) = &self.encoded else { return Ok(Matched::None) };
+        let Some(Encoded { encoder, rows: held, .. }) = &self.encoded else { return Ok(Matched::None) };
         if self.table.is_empty() {
             return Ok(Matched::None);
         }
@@ -145,15 +177,16 @@ impl<S: BuildHasher> Held<S> {
         let (table, next, used, hasher) = (&mut self.table, &self.next, &mut self.used, &self.hasher);
         let came = BooleanBuffer::collect_bool(batch.num_rows(), |row| {
             let row = rows.row(row);
-            let found = table.find_entry(hasher.hash_one(row.as_ref()), |number| {
-                held.row(*number as usize).as_ref() == row.as_ref()
+            let hash = Slot::part(hasher.hash_one(row.as_ref()));
+            let found = table.find_entry(Slot::spread(hash), |slot| {
+                slot.hash == hash && held.row(slot.number as usize).as_ref() == row.as_ref()
             });
             let Ok(mut entry) = found else { return true };
-            let number = *entry.get();
+            let number = entry.get().number;
             used[number as usize] = true;
             match next[number as usize] {
                 NONE => drop(entry.remove()),
-                next => *entry.get_mut() = next,
+                next => entry.get_mut().number = next,
             }
             count += 1;
             false
@@ -191,20 +224,49 @@ impl<S: BuildHasher> Held<S> {
         Ok(None)
     }
 
-    /// The rows that no INSERT row was equal to, batch by batch.
-    pub(super) fn into_unmatched(self) -> impl Iterator<Item = Result<RecordBatch, ArrowError>> {
-        let mut first = 0;
-        let used = self.used;
+    /// The rows that no INSERT row was equal to, batch by batch; a batch may be empty.
+    pub(super) fn into_unmatched(self) -> impl Iterator<Item = Result<RecordBatch, ArrowError>> + use<S> {
+        let (mut first, used) = (0, self.used);
         self.batches.into_iter().map(move |batch| {
             let used = &used[first..first + batch.num_rows()];
             first += batch.num_rows();
-            if used.iter().all(|used| !used) {
-                return Ok(batch);
-            }
-            let left = BooleanArray::new(BooleanBuffer::collect_bool(used.len(), |row| !used[row]), None);
-            filter_record_batch(&batch, &left)
+            unmatched(batch, used)
         })
     }
+
+    /// The batches themselves, and which of their rows are gone. What compares them is freed.
+    pub(super) fn into_left(self) -> Left {
+        Left { batches: self.batches, used: self.used }
+    }
+
+    /// The rows that no INSERT row was equal to with all that decides whether they are equal, batch by batch: as they came,
+    /// or where only a key was kept as [`super::encode::canonical_batch`] gives them.
+    pub(super) fn into_rows(self) -> Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>>>
+    where
+        S: 'static,
+    {
+        if self.key.is_empty() {
+            return Box::new(self.into_unmatched());
+        }
+        let Some(Encoded { encoder, rows, schema }) = self.encoded else { return Box::new(std::iter::empty()) };
+        let (mut first, used) = (0, self.used);
+        let counts: Vec<usize> = self.batches.iter().map(RecordBatch::num_rows).collect();
+        Box::new(counts.into_iter().map(move |count| {
+            let numbers = first..first + count;
+            first += count;
+            let rows = numbers.filter(|number| !used[*number]).map(|number| rows.row(number));
+            RecordBatch::try_new(Arc::clone(&schema), encoder.decode(rows)?)
+        }))
+    }
+}
+
+/// The rows of a batch that are not used.
+fn unmatched(batch: RecordBatch, used: &[bool]) -> Result<RecordBatch, ArrowError> {
+    if used.iter().all(|used| !used) {
+        return Ok(batch);
+    }
+    let left = BooleanArray::new(BooleanBuffer::collect_bool(used.len(), |row| !used[row]), None);
+    filter_record_batch(&batch, &left)
 }
 
 fn compared(batch: &RecordBatch, columns: usize) -> &[ArrayRef] {
@@ -219,9 +281,4 @@ fn with_used<'a>(batches: &'a [RecordBatch], used: &'a [bool]) -> impl Iterator<
         left = rest;
         (batch, of_batch)
     })
-}
-
-/// Memory of the part of an array's buffers that it uses: batches may be slices of longer ones.
-pub(super) fn slice_bytes(array: &ArrayRef) -> usize {
-    array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size())
 }

@@ -9,90 +9,36 @@
 //! In a changelog what is left of both sides is then paired by what identifies a row: a DELETE and an INSERT of one
 //! identity are the two halves of an update.
 //!
-//! `encode` makes rows comparable, `held` is the multiset of DELETE rows, `pairs` tells updates.
+//! Rows that do not fit into memory are exchanged ([`crate::exchange`]) by a hash of what rows that have to meet have in
+//! common, and resolved bucket by bucket; a bucket that does not fit is exchanged again. Which of the two happened cannot be
+//! told from what comes out, its order apart.
+//!
+//! `encode` makes rows comparable, `held` is the multiset of DELETE rows, `pairs` with `waiting` tells updates, `resolve`
+//! does all of it for rows that fit. `spread` decides by what rows are exchanged, `exchanging` hands them to an exchange,
+//! `alike` counts rows that nothing takes apart, and `tagged` is where rows are at each moment.
 
+mod alike;
 pub(crate) mod encode;
+mod error;
+mod exchanging;
 mod held;
 mod pairs;
+mod resolve;
+mod spread;
+mod tagged;
+mod waiting;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
-use std::iter::Fuse;
-
-use arrow::array::RecordBatch;
-use arrow::compute::filter_record_batch;
-use arrow::error::ArrowError;
-use iceferry_common::fault::{Class, Classified};
 use iceferry_common::model::Resolution;
 
-use crate::{Change, ChangeBatch, Columns};
-use held::{Held, Matched};
-use pairs::Paired;
+use crate::ChangeBatch;
+use crate::exchange::Space;
+pub use error::TagError;
+pub use exchanging::exchange;
 pub use pairs::Pairing;
-
-/// Rows of a batch that comes out of pairing, at most.
-const PAIRED_BATCH_ROWS: usize = 8192;
-
-/// A failed tag step, or the reader's own error on its way through.
-#[derive(Debug, thiserror::Error)]
-pub enum TagError<E> {
-    /// The reader failed.
-    #[error(transparent)]
-    Read(E),
-    /// Rows could not be compared.
-    #[error("compare rows that went with rows that came")]
-    Compare(#[source] ArrowError),
-    /// Two rows of one key before, of which one went and one stayed.
-    #[error(
-        "{table} has two rows with the key {key}, and only one of them went: with equality deletes a key must be \
-         unique, so remove the duplicate from the source or choose equality_columns that identify a row"
-    )]
-    DuplicateKey {
-        /// The source table.
-        table: String,
-        /// Key columns with their values, printed.
-        key: String,
-    },
-    /// Several rows of one change type have one identity.
-    #[error(
-        "{table} has several rows with the identity {key} among the deletes or inserts of one snapshot, and \
-         source.duplicate_keys is fail: remove the duplicate, choose source.identifier_columns that identify a row, or \
-         set duplicate_keys to pair"
-    )]
-    DuplicateIdentity {
-        /// The source table.
-        table: String,
-        /// Identifying columns with their values, printed.
-        key: String,
-    },
-    /// Rows that have to be looked at together do not fit.
-    #[error(
-        "rows of {table} that one snapshot rewrote, and that may be each other's updates, take more than the {bytes_max} \
-         bytes that a task has for them: raise --memory-mb, or run with fewer --slots"
-    )]
-    TooLarge {
-        /// The source table.
-        table: String,
-        /// Memory for the rows of a task.
-        bytes_max: u64,
-    },
-    /// Rows could not be taken out of a batch.
-    #[error("take cancelled rows out of a batch")]
-    Filter(#[source] ArrowError),
-}
-
-impl<E: Classified + 'static> Classified for TagError<E> {
-    fn class(&self) -> Class {
-        match self {
-            Self::Read(error) => error.class(),
-            Self::DuplicateKey { .. } | Self::DuplicateIdentity { .. } => Class::Refused,
-            Self::TooLarge { .. } => Class::Exhausted,
-            Self::Compare(_) | Self::Filter(_) => Class::Bug,
-        }
-    }
-}
+pub use tagged::Tagged;
 
 /// What the tag step does with the rows of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,170 +53,34 @@ pub struct Tagging {
     pub key: Vec<usize>,
     /// For a changelog, which is wrong unless all that cancels does, and all updates are told.
     pub changelog: Option<Pairing>,
-    /// Memory for rows that are held.
+    /// Memory for rows that are held. What is exchanged takes half as much again while it is written.
     pub memory_bytes_max: u64,
+    /// At how many levels the rows were exchanged before they came here.
+    pub level: u32,
 }
 
 /// Cancels carry-over in what `reader` gives, and for a changelog tells updates, as its resolution says; with
-/// [`Resolution::Keep`] batches pass as they are.
+/// [`Resolution::Keep`] batches pass as they are. Rows that do not fit into memory go to files in `space` and back.
 ///
-/// Otherwise the reader gives its DELETE batches first. Batches come out with all columns, save that DELETE rows of a
-/// mirror are cut down to its key. A mirror whose rows do not fit into memory carries the rest as it comes, which is right
-/// as well, only more to write; a changelog fails then. A key of which one row goes and another is carried over is refused
-/// for a mirror: the delete would reach both, and nothing would bring the other one back.
-pub fn tag<I, E>(reader: I, tagging: Tagging) -> Tagged<I::IntoIter>
+/// Otherwise the reader gives its DELETE batches first, and it is an error when it does not. Batches come out with all
+/// columns, save that DELETE rows of a mirror are cut down to its key. Of rows that have one identity those that went and
+/// those that came are paired in the order in which they were read. A key of which one row goes and another is carried over
+/// is refused for a mirror: the delete would reach both, and nothing would bring the other one back.
+///
+/// Rows that have to be compared with each other, do not fit into memory and have all one key or content are not taken
+/// apart. A mirror carries them as they come, which is right as well, only more to write; rows without metadata columns that
+/// are equal are counted; a changelog fails otherwise.
+pub fn tag<I, E>(reader: I, tagging: Tagging, space: Space) -> Tagged<I::IntoIter>
 where
     I: IntoIterator<Item = Result<ChangeBatch, E>>,
 {
-    let held = match tagging.resolution {
-        Resolution::CarryOver | Resolution::Updates => Some(Held::new(tagging.key.clone(), tagging.compared)),
-        Resolution::Keep => None,
-    };
-    Tagged {
-        reader: reader.into_iter().fuse(),
-        held,
-        came: Vec::new(),
-        came_bytes: 0,
-        ready: VecDeque::new(),
-        carried_over: 0,
-        failed: false,
-        tagging,
-    }
+    Tagged::new(reader.into_iter(), tagging, space)
 }
 
-/// What [`tag()`] gives.
-pub struct Tagged<I> {
-    tagging: Tagging,
-    reader: Fuse<I>,
-    /// Absent when nothing cancels, or no longer does.
-    held: Option<Held>,
-    /// Rows that came and equal none that went: any may be the other half of an update.
-    came: Vec<RecordBatch>,
-    came_bytes: u64,
-    ready: VecDeque<ChangeBatch>,
-    carried_over: u64,
-    failed: bool,
-}
-
-impl<I> Tagged<I> {
-    /// Pairs of equal DELETE and INSERT rows that cancelled so far.
-    pub fn carried_over(&self) -> u64 {
-        self.carried_over
-    }
-
-    fn take<E>(&mut self, batch: ChangeBatch) -> Result<(), TagError<E>> {
-        let Some(held) = &mut self.held else {
-            self.ready.push_back(batch);
-            return Ok(());
-        };
-        match (batch.change, batch.columns) {
-            // Without its other columns a row equals no other.
-            (_, Columns::Key) => self.ready.push_back(batch),
-            (Change::Delete | Change::UpdateBefore, Columns::All) => {
-                held.hold(batch.rows).map_err(TagError::Compare)?;
-                if held.memory_bytes() as u64 > self.tagging.memory_bytes_max {
-                    if self.tagging.changelog.is_some() {
-                        return Err(self.too_large());
-                    }
-                    tracing::debug!(
-                        rows = held.len(),
-                        bytes = held.memory_bytes(),
-                        "rows that went did not fit into memory, carry-over was not cancelled"
-                    );
-                    self.release()?;
-                }
-            }
-            (Change::Insert | Change::UpdateAfter, Columns::All) => {
-                match held.match_inserts(&batch.rows).map_err(TagError::Compare)? {
-                    Matched::None => self.came(batch)?,
-                    Matched::Some { came, count } => {
-                        self.carried_over += count;
-                        let rows = filter_record_batch(&batch.rows, &came).map_err(TagError::Filter)?;
-                        self.came(ChangeBatch { rows, ..batch })?;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Rows that came and equal none that went: they wait where they may be a half of an update.
-    fn came<E>(&mut self, batch: ChangeBatch) -> Result<(), TagError<E>> {
-        if self.tagging.resolution != Resolution::Updates || self.tagging.changelog.is_none() {
-            self.push(batch);
-            return Ok(());
-        }
-        self.came_bytes += batch.rows.columns().iter().map(held::slice_bytes).sum::<usize>() as u64;
-        self.came.push(batch.rows);
-        let held = self.held.as_ref().map_or(0, Held::memory_bytes) as u64;
-        if self.came_bytes + held > self.tagging.memory_bytes_max { Err(self.too_large()) } else { Ok(()) }
-    }
-
-    fn too_large<E>(&self) -> TagError<E> {
-        let bytes_max = self.tagging.memory_bytes_max;
-        TagError::TooLarge { table: self.tagging.table.clone(), bytes_max }
-    }
-
-    /// Pairs what is left of both sides.
-    fn pair<E>(&mut self, held: Held, pairing: &Pairing) -> Result<(), TagError<E>> {
-        let went = held.into_unmatched().collect::<Result<Vec<_>, _>>().map_err(TagError::Filter)?;
-        let came = std::mem::take(&mut self.came);
-        match pairs::pair(&went, &came, pairing, PAIRED_BATCH_ROWS).map_err(TagError::Compare)? {
-            Paired::Changes(changes) => {
-                self.ready.extend(changes);
-                Ok(())
-            }
-            Paired::Duplicate(key) => Err(TagError::DuplicateIdentity { table: self.tagging.table.clone(), key }),
-        }
-    }
-
-    /// Gives out what is held and was not cancelled, and holds nothing from here on.
-    fn release<E>(&mut self) -> Result<(), TagError<E>> {
-        let Some(mut held) = self.held.take() else { return Ok(()) };
-        if let (Resolution::Updates, Some(pairing)) = (self.tagging.resolution, self.tagging.changelog.clone()) {
-            return self.pair(held, &pairing);
-        }
-        if let Some(key) = held.key_that_goes_and_stays().map_err(TagError::Compare)? {
-            return Err(TagError::DuplicateKey { table: self.tagging.table.clone(), key });
-        }
-        let columns = held.columns();
-        for rows in held.into_unmatched() {
-            let rows: RecordBatch = rows.map_err(TagError::Filter)?;
-            self.push(ChangeBatch { change: Change::Delete, columns, rows });
-        }
-        Ok(())
-    }
-
-    fn push(&mut self, batch: ChangeBatch) {
-        if batch.rows.num_rows() > 0 {
-            self.ready.push_back(batch);
-        }
-    }
-}
-
-impl<I, E> Iterator for Tagged<I>
-where
-    I: Iterator<Item = Result<ChangeBatch, E>>,
-{
-    type Item = Result<ChangeBatch, TagError<E>>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        // What is held or comes after an error must not come out as changes of an attempt that failed.
-        while !self.failed {
-            if let Some(batch) = self.ready.pop_front() {
-                return Some(Ok(batch));
-            }
-            let step = match self.reader.next() {
-                Some(Ok(batch)) => self.take(batch),
-                Some(Err(error)) => Err(TagError::Read(error)),
-                None if self.held.is_some() => self.release(),
-                None => return None,
-            };
-            if let Err(error) = step {
-                self.failed = true;
-                return Some(Err(error));
-            }
-        }
-        None
+/// Whether rows are compared at all.
+fn compares(resolution: Resolution) -> bool {
+    match resolution {
+        Resolution::CarryOver | Resolution::Updates => true,
+        Resolution::Keep => false,
     }
 }

@@ -5,9 +5,10 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use iceferry_common::model::{Attempt, EpochId, LeaseId, RowCounts, ScanTask, TaskId, TaskOutput, WorkerId};
+use iceferry_common::model::{Attempt, EpochId, LeaseId, RowCounts, ScanTask, TaskId, TaskOutput, Work, WorkerId};
 
 use super::SessionId;
+use super::groups::Groups;
 use crate::distribute::Progress;
 
 /// A task that is not done.
@@ -37,6 +38,9 @@ impl Task {
 
     /// What it reads, for messages.
     pub(super) fn files(&self) -> String {
+        if let Work::Resolve(work) = &self.scan.work {
+            return format!("bucket {} of {} exchange files", work.bucket, work.files.len());
+        }
         match self.scan.differences.as_slice() {
             [] => "no file".to_owned(),
             [only] => only.file.location.clone(),
@@ -75,6 +79,8 @@ pub(super) struct Epoch {
     pub(super) left_behind: Vec<String>,
     /// Whether planning is done.
     pub(super) planned: bool,
+    /// Groups whose rows are exchanged.
+    pub(super) groups: Groups,
     seen: HashSet<TaskId>,
     done: Progress,
 }
@@ -89,6 +95,7 @@ impl Epoch {
             outputs: Vec::new(),
             left_behind,
             planned: false,
+            groups: Groups::default(),
             seen: HashSet::new(),
             done: Progress { epoch: Some(id), ..Progress::default() },
         }
@@ -105,12 +112,27 @@ impl Epoch {
         true
     }
 
-    pub(super) fn accept(&mut self, task: &Task, output: TaskOutput) {
+    /// Takes an output, and the tasks that follow from it. Gives the number of one that was there before.
+    pub(super) fn accept(&mut self, task: &Task, mut output: TaskOutput) -> Option<TaskId> {
+        let exchanged = output.exchanged.take();
+        let following = match &task.scan.work {
+            Work::Exchange(work) => self.groups.accept(&task.scan, work, exchanged),
+            Work::Resolve(_) => {
+                // They were counted when they were exchanged.
+                output.rows.read = 0;
+                Vec::new()
+            }
+            Work::Stage | Work::Digest(_) | Work::Show(_) => Vec::new(),
+        };
         self.done.tasks_done += 1;
         self.done.files_done += task.scan.differences.len() as u64;
         self.done.bytes_done += task.scan.data_bytes();
         self.done.rows += output.rows;
         self.outputs.push(output);
+        following.into_iter().find_map(|scan| {
+            let id = scan.id;
+            (!self.arrive(scan)).then_some(id)
+        })
     }
 
     /// Tasks that wait for a worker.

@@ -8,9 +8,11 @@
 //!   an answer to a lease that was never taken away is refused too, but its files are let alone: they may be referenced;
 //! - a passing failure is tried again, elsewhere if there is an elsewhere; any other ends the epoch with its own error;
 //! - a task that loses its worker too often ends the epoch, so that one that kills workers cannot kill them all;
-//! - what a draining worker gives back is nobody's failure.
+//! - what a draining worker gives back is nobody's failure;
+//! - a bucket of a group is resolved when all tasks that exchange the group's rows are accepted, from their rows alone.
 
 mod epoch;
+mod groups;
 mod pool;
 #[cfg(test)]
 mod tests;
@@ -19,7 +21,7 @@ use std::collections::HashSet;
 use std::time::Instant;
 
 use iceferry_common::fault::Class;
-use iceferry_common::model::{Attempt, EpochId, LeaseId, ScanTask, TaskId, TaskOutput, WorkerId};
+use iceferry_common::model::{Attempt, EpochId, ExchangeFile, LeaseId, ScanTask, TaskId, TaskOutput, Work, WorkerId};
 use iceferry_proto::message::{Lease, Progress as LeaseProgress, Register};
 
 use self::epoch::{Epoch, Leased, Retry, Task};
@@ -242,9 +244,13 @@ impl Decider {
     /// What follows from the state alone: leases for those that wait, the end of the epoch, a word about waiting.
     fn move_on(&mut self, now: Instant, actions: &mut Vec<Action>) {
         self.assign(now, actions);
-        if self.epoch.as_ref().is_some_and(Epoch::is_complete)
+        let complete = self.epoch.as_ref().filter(|epoch| epoch.is_complete());
+        if let Some((epoch, group)) = complete.and_then(|epoch| Some((epoch.id, epoch.groups.first_open()?))) {
+            self.fail(DistributeError::GroupIncomplete { epoch, group }, actions);
+        } else if complete.is_some()
             && let Some(mut epoch) = self.epoch.take()
         {
+            epoch.left_behind.extend(epoch.groups.take_locations());
             let rows = epoch.rows();
             self.ended = epoch.progress();
             epoch.outputs.sort_by_key(|output| output.task);
@@ -302,6 +308,7 @@ impl Decider {
         }
         let accepted = epoch.outputs.into_iter().flat_map(|output| output.files);
         epoch.left_behind.extend(accepted.map(|file| file.location));
+        epoch.left_behind.extend(epoch.groups.take_locations());
         actions.push(Action::Fail(EpochFailed { error, left_behind: epoch.left_behind }));
     }
 
@@ -333,19 +340,18 @@ impl Decider {
         actions: &mut Vec<Action>,
     ) -> Result<(), DistributeError> {
         let Some((epoch, leased, worker)) = self.take_lease(session, lease) else {
-            let files = output.files.into_iter().map(|file| file.location).collect();
-            self.refuse_late(session, lease, files, actions);
+            self.refuse_late(session, lease, output.into_locations(), actions);
             return Ok(());
         };
         let task = leased.task.scan.id;
-        if let Err(problem) = check_output(&output, task, leased.attempt, self.staging_folder.as_deref()) {
-            self.keep_staged(session, output.files.into_iter().map(|file| file.location).collect(), actions);
+        if let Err(problem) = check_output(&output, &leased.task.scan, leased.attempt, self.staging_folder.as_deref()) {
+            self.keep_staged(session, output.into_locations(), actions);
             return Err(DistributeError::BrokenWord { epoch, task, worker, problem });
         }
-        if let Some(epoch) = &mut self.epoch {
-            epoch.accept(&leased.task, output);
+        match self.epoch.as_mut().and_then(|epoch| epoch.accept(&leased.task, output)) {
+            Some(task) => Err(DistributeError::PlannedTwice { epoch, task }),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn failed(
@@ -514,7 +520,8 @@ fn grant(
 }
 
 /// I3 at the door: the output is that of the lease's own attempt, in our own folder, each file once.
-fn check_output(output: &TaskOutput, task: TaskId, attempt: Attempt, folder: Option<&str>) -> Result<(), String> {
+fn check_output(output: &TaskOutput, scan: &ScanTask, attempt: Attempt, folder: Option<&str>) -> Result<(), String> {
+    let task = scan.id;
     if (output.task, output.attempt) != (task, attempt) {
         let (other, its) = (output.task, output.attempt);
         return Err(format!("its result is of task {other} attempt {its}, its lease of attempt {attempt}"));
@@ -528,7 +535,37 @@ fn check_output(output: &TaskOutput, task: TaskId, attempt: Attempt, folder: Opt
             return Err(format!("it staged {} twice", file.location));
         }
     }
-    Ok(())
+    check_exchanged(output, scan, folder)
+}
+
+/// What belongs to the work of the task, and no row of an exchange less than there were.
+fn check_exchanged(output: &TaskOutput, scan: &ScanTask, folder: Option<&str>) -> Result<(), String> {
+    let rows_in = |file: &ExchangeFile| file.blocks.iter().map(|block| block.rows).sum::<u64>();
+    let read = output.rows.read;
+    match (&scan.work, &output.exchanged) {
+        (Work::Stage | Work::Digest(_) | Work::Show(_), None) => Ok(()),
+        (Work::Exchange(_), _) if !output.files.is_empty() => {
+            Err("it staged files for the target, where rows were to be exchanged".to_owned())
+        }
+        (Work::Exchange(_), exchanged) => {
+            let written = exchanged.as_ref().map_or(0, rows_in);
+            if let Some(file) = exchanged.as_ref().filter(|file| !is_staged(&file.location, folder)) {
+                return Err(format!("it wrote {}, which is not in the staging folder", file.location));
+            }
+            match written == read {
+                true => Ok(()),
+                false => Err(format!("it exchanged {written} of {read} rows")),
+            }
+        }
+        (Work::Resolve(work), None) => {
+            let expected: u64 = work.files.iter().map(rows_in).sum();
+            match read == expected {
+                true => Ok(()),
+                false => Err(format!("it resolved {read} of {expected} rows")),
+            }
+        }
+        (_, Some(_)) => Err("it exchanged rows that were not to be exchanged".to_owned()),
+    }
 }
 
 fn is_staged(location: &str, folder: Option<&str>) -> bool {

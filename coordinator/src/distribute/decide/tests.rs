@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use iceferry_common::fault::Classified;
 use iceferry_common::model::{
-    DataFile, FileDifference, FileFormat, Resolution, RowCounts, Side, StagedContent, StagedFile, Work,
+    DataFile, ExchangeBlock, ExchangeFile, ExchangeSide, ExchangeWork, FileDifference, FileFormat, Resolution,
+    ResolveWork, RowCounts, Side, StagedContent, StagedFile, Work,
 };
 use proptest::prelude::*;
 
@@ -59,7 +60,7 @@ fn output(task: u64, attempt: u32) -> TaskOutput {
         data_file: "{}".into(),
     };
     let rows = RowCounts { read: 10, inserted: 10, ..RowCounts::default() };
-    TaskOutput { task: TaskId(task), attempt: Attempt(attempt), files: vec![file], rows }
+    TaskOutput { task: TaskId(task), attempt: Attempt(attempt), files: vec![file], exchanged: None, rows }
 }
 
 /// A decider, a clock, and what it said.
@@ -563,6 +564,165 @@ proptest! {
             bench.sent.iter().map(|(_, lease)| (lease.task.id, lease.attempt)).collect();
         prop_assert_eq!(tries.len(), bench.sent.len(), "two leases share staged paths");
     }
+}
+
+fn exchanging(id: u64, tasks: u64, first_resolve: u64) -> ScanTask {
+    let hash_version = ExchangeWork::HASH_VERSION;
+    let work = Work::Exchange(ExchangeWork { tasks, first_resolve: TaskId(first_resolve), hash_version });
+    ScanTask { work, resolution: Resolution::Updates, ..scan(id) }
+}
+
+/// Ten rows in each of these buckets.
+fn exchanged(task: u64, attempt: u32, buckets: &[u32]) -> TaskOutput {
+    let blocks = (0..).zip(buckets).map(|(place, bucket)| ExchangeBlock {
+        bucket: *bucket,
+        side: ExchangeSide::Came,
+        offset: place * 100,
+        length: 100,
+        rows: 10,
+        memory_bytes: 1_000,
+        hash_min: 0,
+        hash_max: u64::MAX,
+    });
+    let file = ExchangeFile { location: staged(task, attempt), blocks: blocks.collect() };
+    let rows = RowCounts { read: 10 * buckets.len() as u64, ..RowCounts::default() };
+    TaskOutput { files: vec![], exchanged: Some(file), rows, ..output(task, attempt) }
+}
+
+fn resolved(task: u64, attempt: u32, read: u64) -> TaskOutput {
+    TaskOutput { rows: RowCounts { read, inserted: 1, ..RowCounts::default() }, ..output(task, attempt) }
+}
+
+/// An epoch of a group of two tasks and a plain task, and one worker.
+fn group_bench() -> Bench {
+    let mut bench = Bench::new(0);
+    bench.finished = None;
+    bench.on(Event::EpochBegun { epoch: EpochId(1), staging_folder: FOLDER.into() });
+    bench.on(Event::TaskArrived(exchanging(0, 2, 2)));
+    bench.on(Event::TaskArrived(exchanging(1, 2, 2)));
+    bench.on(Event::TaskArrived(scan(66)));
+    bench.join(1, 10);
+    bench
+}
+
+impl Bench {
+    fn lease_of(&self, task: u64) -> (SessionId, LeaseId, Lease) {
+        let of_task = self.sent.iter().rev().find(|(_, lease)| lease.task.id.0 == task);
+        let (session, lease) = of_task.expect("it was sent").clone();
+        (session, lease.lease, lease)
+    }
+
+    fn says(&mut self, task: u64, output: TaskOutput) {
+        let (session, lease, _) = self.lease_of(task);
+        self.on(Event::Done { session, lease, output });
+    }
+}
+
+#[test]
+fn a_group_is_resolved_when_all_its_rows_are_exchanged_and_from_accepted_attempts_alone() {
+    let mut bench = group_bench();
+    bench.on(Event::TasksEnded);
+    bench.says(1, exchanged(1, 0, &[0, 9, 9]));
+    assert_eq!(bench.sent.len(), 3, "the other half is not there");
+    // The worker of the other half is lost when its file is written, and so is the plain task.
+    bench.lose(SessionId(1));
+    bench.pass(4);
+    bench.join(2, 10);
+    bench.says(0, exchanged(0, 1, &[9, 63]));
+    let ids: BTreeSet<u64> = bench.sent[5..].iter().map(|(_, lease)| lease.task.id.0).collect();
+    assert_eq!(ids, BTreeSet::from([2, 11, 65]), "a task for each bucket that has rows");
+    let (.., lease) = bench.lease_of(11);
+    assert_eq!((lease.task.differences.len(), lease.task.resolution), (0, Resolution::Updates));
+    let Work::Resolve(ResolveWork { bucket: 9, files }) = &lease.task.work else { panic!("{:?}", lease.task.work) };
+    let blocks: Vec<_> = files.iter().map(|file| (file.location.clone(), file.blocks.len())).collect();
+    assert_eq!(blocks, [(staged(0, 1), 1), (staged(1, 0), 2)], "in the order of the tasks, not of their answers");
+
+    bench.says(66, output(66, 1));
+    bench.says(11, resolved(11, 0, 30));
+    bench.says(65, resolved(65, 0, 10));
+    assert!(bench.finished.is_none(), "a bucket is missing");
+    bench.says(2, resolved(2, 0, 10));
+    let finished = bench.finished.expect("all is done");
+    let staged_files: Vec<_> = finished.outputs.iter().flat_map(|output| &output.files).collect();
+    assert_eq!(staged_files.len(), 4);
+    assert_eq!((finished.rows.read, finished.rows.inserted), (60, 13), "rows are counted once");
+    // The files are of no use any more.
+    assert_eq!(finished.left_behind.iter().collect::<BTreeSet<_>>(), BTreeSet::from([&staged(0, 1), &staged(1, 0)]));
+}
+
+#[test]
+fn exchanged_rows_of_an_epoch_that_fails_are_named_for_removal() {
+    let mut bench = group_bench();
+    bench.says(1, exchanged(1, 0, &[3]));
+    let (session, lease, _) = bench.lease_of(0);
+    bench.fails(session, lease, Class::Corrupt);
+    assert_eq!(bench.failed.expect("it failed").left_behind, [staged(1, 0)]);
+}
+
+#[test]
+fn a_late_exchange_is_refused_and_its_file_removed() {
+    let mut bench = group_bench();
+    bench.on(Event::TasksEnded);
+    let (session, lease, _) = bench.lease_of(0);
+    bench.pass(11);
+    bench.on(Event::Done { session, lease, output: exchanged(0, 0, &[1]) });
+    assert!(bench.notes.iter().any(|note| matches!(note, Note::LateAnswer { files: 1, .. })), "{:?}", bench.notes);
+    assert_eq!(bench.decider.epoch.as_ref().expect("an epoch").left_behind, [staged(0, 0)]);
+}
+
+#[test]
+fn an_exchange_that_loses_rows_or_is_something_else_breaks_the_epoch() {
+    let mut short = exchanged(0, 0, &[1, 2]);
+    short.rows.read = 21;
+    let mut outside = exchanged(0, 0, &[1]);
+    outside.exchanged.as_mut().expect("a file").location = "/elsewhere/0".into();
+    let none = TaskOutput { exchanged: None, ..exchanged(0, 0, &[1]) };
+    let staging = TaskOutput { files: output(0, 0).files, ..exchanged(0, 0, &[1]) };
+    for (wrong, words) in [
+        (short, "exchanged 20 of 21 rows"),
+        (outside, "not in the staging folder"),
+        (none, "exchanged 0 of 10 rows"),
+        (staging, "staged files for the target"),
+    ] {
+        let mut bench = group_bench();
+        bench.says(0, wrong);
+        let error = bench.failed.expect("it failed").error.to_string();
+        assert!(error.contains(words), "{error}");
+    }
+    // One that resolves has to have read all rows: an older worker would find nothing to do.
+    let mut bench = group_bench();
+    bench.says(0, exchanged(0, 0, &[1, 1]));
+    bench.says(1, exchanged(1, 0, &[1]));
+    bench.says(3, TaskOutput { files: vec![], ..resolved(3, 0, 0) });
+    let error = bench.failed.expect("it failed").error.to_string();
+    assert!(error.contains("resolved 0 of 30 rows"), "{error}");
+    let mut bench = group_bench();
+    bench.says(66, TaskOutput { task: TaskId(66), ..exchanged(66, 0, &[1]) });
+    assert!(bench.failed.expect("it failed").error.to_string().contains("that were to be staged"));
+}
+
+#[test]
+fn a_group_of_which_a_task_was_never_planned_is_a_bug() {
+    let mut bench = Bench::new(0);
+    bench.finished = None;
+    bench.on(Event::EpochBegun { epoch: EpochId(1), staging_folder: FOLDER.into() });
+    bench.on(Event::TaskArrived(exchanging(0, 2, 2)));
+    bench.on(Event::TasksEnded);
+    bench.join(1, 1);
+    bench.says(0, exchanged(0, 0, &[1]));
+    let failed = bench.failed.expect("it failed");
+    assert_eq!((failed.error.class(), failed.left_behind), (Class::Bug, vec![staged(0, 0)]));
+}
+
+#[test]
+fn a_group_without_rows_is_done_when_its_tasks_are() {
+    let mut bench = group_bench();
+    bench.on(Event::TasksEnded);
+    for task in [0, 1] {
+        bench.says(task, TaskOutput { exchanged: None, rows: RowCounts::default(), ..exchanged(task, 0, &[]) });
+    }
+    bench.says(66, output(66, 0));
+    assert_eq!(bench.finished.expect("all is done").outputs.len(), 3);
 }
 
 #[test]

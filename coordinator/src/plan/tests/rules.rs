@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use iceberg::spec::DataFileFormat;
 use iceferry_common::fault::{Class, Classified};
-use iceferry_common::model::{Constant, DeleteKind, FileDifference, Resolution, ScanTask, Side, SnapshotId};
+use iceferry_common::model::{
+    Constant, DeleteKind, ExchangeWork, FileDifference, Identity, Resolution, ScanTask, Side, SnapshotId, Work,
+};
 
 use super::model::{Commit, Delete, File, Kind, PathBounds, Row, Table, row, run};
-use crate::plan::{PlanError, PlanOptions};
+use crate::plan::{PlanError, PlanOptions, Together};
 
 fn differences(tasks: &[ScanTask]) -> Vec<&FileDifference> {
     tasks.iter().flat_map(|task| &task.differences).collect()
@@ -298,6 +300,60 @@ async fn a_rewrite_is_grouped_by_overlap_and_cancels() {
     let (tasks, _) = run(request).await.unwrap();
     assert!(tasks.iter().all(|task| task.resolution == Resolution::Keep), "too large for memory: straight through");
     assert_eq!(table.interpret(&tasks), table.expected(Some(before), after));
+}
+
+#[tokio::test]
+async fn a_group_that_is_larger_than_a_task_is_exchanged_and_every_other_is_not() {
+    let mut table = Table::new(2);
+    // Ids of the small group are apart from those of the large one.
+    let ids = |range: std::ops::Range<i32>, v: i32| range.map(|id| row(id, 0, v)).collect::<Vec<_>>();
+    let large: Vec<_> = (0..6).map(|_| file(&mut table, 0, None, &ids(0..10, 0))).collect();
+    let small = file(&mut table, 0, None, &ids(900..901, 0));
+    let mut all: Vec<_> = large.iter().collect();
+    all.push(&small);
+    let before = add(&mut table, &all).await;
+    let removed = all.iter().map(|file| (file.path.clone(), None)).collect();
+    let new = file(&mut table, 0, None, &ids(0..10, 1));
+    let new_small = file(&mut table, 0, None, &ids(900..901, 1));
+    let added = vec![(Arc::clone(&new), None), (Arc::clone(&new_small), None)];
+    let after = table.commit(Commit { added, removed, operation: "overwrite", ..Commit::default() }).await;
+    for (identity, resolution, exchanges) in [
+        (Identity::Columns(vec![1]), Resolution::Updates, true),
+        (Identity::None, Resolution::CarryOver, true),
+        (Identity::RowId, Resolution::Updates, false),
+    ] {
+        let mut request = table.request(Some(before), after);
+        request.together = Together::Changes(identity);
+        let (tasks, summary) = run(request).await.unwrap();
+        assert_eq!(table.interpret(&tasks), table.expected(Some(before), after), "each difference once");
+        assert!(tasks.iter().all(|task| task.resolution == resolution));
+        let (exchanging, plain): (Vec<_>, Vec<_>) =
+            tasks.iter().partition(|task| matches!(task.work, Work::Exchange(_)));
+        let files = |tasks: &[&ScanTask]| {
+            let differences = tasks.iter().flat_map(|task| &task.differences);
+            differences.map(|difference| difference.file.location.clone()).collect::<BTreeSet<_>>()
+        };
+        assert_eq!((!exchanging.is_empty(), summary.groups_exchanged), (exchanges, u64::from(exchanges)));
+        if !exchanges {
+            continue;
+        }
+        let of_group = large.iter().chain([&new]).map(|file| file.path.clone()).collect();
+        assert_eq!(files(&exchanging), of_group);
+        assert_eq!(files(&plain), BTreeSet::from([small.path.clone(), new_small.path.clone()]));
+        assert!(
+            exchanging.len() > 2
+                && exchanging.iter().all(|task| task.data_bytes() <= 45 || task.differences.len() == 1)
+        );
+        let numbers: BTreeSet<u64> = tasks.iter().map(|task| task.id.0).collect();
+        assert_eq!(numbers.len(), tasks.len());
+        for task in &exchanging {
+            let Work::Exchange(work) = &task.work else { continue };
+            assert_eq!((work.tasks, work.hash_version), (exchanging.len() as u64, ExchangeWork::HASH_VERSION));
+            // Its buckets have numbers of their own.
+            let first = work.first_resolve.0;
+            assert!(numbers.range(first..first + u64::from(ExchangeWork::BUCKETS)).next().is_none());
+        }
+    }
 }
 
 #[tokio::test]
