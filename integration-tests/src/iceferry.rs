@@ -48,6 +48,8 @@ pub struct ReportEpoch {
     pub source_snapshot_id: String,
     /// The snapshot that it became; none when it had no rows.
     pub target_snapshot_id: Option<String>,
+    /// Tasks that it took.
+    pub tasks: u64,
     /// Files that it added.
     pub files: u64,
     /// Rows that it moved.
