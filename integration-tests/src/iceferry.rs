@@ -48,6 +48,8 @@ pub struct ReportEpoch {
     pub source_snapshot_id: String,
     /// The snapshot that it became; none when it had no rows.
     pub target_snapshot_id: Option<String>,
+    /// Tasks that it took.
+    pub tasks: u64,
     /// Files that it added.
     pub files: u64,
     /// Rows that it moved.
@@ -176,7 +178,7 @@ mod tests {
 
     const REPORT: &str = r#"{"job": "j", "run": "r", "outcome": "applied", "target": {"table": "a.t",
         "metadata_location": "file:///lake/v1.metadata.json"}, "epochs": [{"epoch": 0, "source_snapshot_id": "1",
-        "target_snapshot_id": null, "files": 0, "rows": {"inserted": 1, "deleted": 2, "carried_over": 0, "read": 3}}]}"#;
+        "target_snapshot_id": null, "tasks": 1, "files": 0, "rows": {"inserted": 1, "deleted": 2, "carried_over": 0, "read": 3}}]}"#;
 
     #[test]
     fn a_report_is_found_on_the_last_line_or_in_all_of_the_output() {

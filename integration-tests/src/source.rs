@@ -64,6 +64,14 @@ impl Source {
         self.full.as_deref().expect("a source that was made knows it")
     }
 
+    /// Sets a property of the table, in its current metadata file: nothing else of the table changes.
+    pub fn set_property(&self, key: &str, value: &str) {
+        let text = std::fs::read_to_string(&self.metadata).expect("the metadata file");
+        let mut metadata: serde_json::Value = serde_json::from_str(&text).expect("metadata is JSON");
+        metadata["properties"][key] = value.into();
+        std::fs::write(&self.metadata, metadata.to_string()).expect("the metadata file is written");
+    }
+
     /// Its catalog.
     pub fn catalog(&self) -> Catalog {
         Catalog::Sql { uri: self.uri.clone(), warehouse: self.warehouse.clone() }

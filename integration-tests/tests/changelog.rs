@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use iceferry_integration_tests::{Catalog, Component, Engine, Fixture, Iceferry, Job, Lab, Reader, Scratch};
+use iceferry_integration_tests::{
+    Catalog, Component, Engine, Fixture, Iceferry, Job, Lab, Reader, Scratch, Source, listing,
+};
 use serde_json::{Value, json};
 
 /// Columns that tell rows apart, unless the table itself says which.
@@ -86,6 +88,36 @@ fn follow(table: &str) {
             expected.len()
         );
     }
+}
+
+#[test]
+fn a_rewrite_that_is_larger_than_a_task_is_exchanged_and_gives_the_same_changes() {
+    let Some(lab) = Lab::with(&[Component::Core]) else { return };
+    let (iceferry, scratch) = (Iceferry::find(), Scratch::new());
+    let mut reader = Reader::start(&lab, Engine::DuckDb);
+    let catalog = Catalog::hadoop(scratch.join("lake"));
+    // A delete that rewrites a file: most of its rows are carried over.
+    let source = Source::make(&lab, &scratch.join("source"), 2, 2_000);
+    let mut carry = |target: &str| {
+        let job = Job::new("rewrite", &source.catalog(), &source.table, &catalog, target)
+            .target("mode", "append".into())
+            .target("change_type_column", "_change_type".into())
+            .source("starting_strategy", "earliest".into())
+            .source("identifier_columns", json!(KEY));
+        let report = iceferry.run(&job.write(&scratch.join(format!("{target}.yaml")))).report;
+        let tasks: u64 = report.epochs.iter().map(|epoch| epoch.tasks).sum();
+        (reader.rows(&report.metadata()), tasks)
+    };
+    let (whole, tasks_whole) = carry("log.whole");
+    source.set_property("read.split.target-size", "1");
+    let (cut, tasks_cut) = carry("log.cut");
+    assert!(whole == cut, "{} rows in one task, {} in many", whole.len(), cut.len());
+    assert_eq!(whole.iter().filter(|row| row.contains("\"DELETE\"")).count(), 1_000);
+    // Both sides of the rewrite, and a task for each bucket that has rows.
+    assert!(tasks_cut > tasks_whole + 50, "{tasks_cut} tasks, {tasks_whole} before");
+    let files = listing(&scratch.join("lake"));
+    let left: Vec<_> = files.keys().filter(|path| path.extension().is_some_and(|e| e == "arrows")).collect();
+    assert!(left.is_empty(), "what was exchanged is gone: {left:?}");
 }
 
 /// The changelog as the rows of each snapshot tell it: their difference as bags, and of it rows of one key in pairs.

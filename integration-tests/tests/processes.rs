@@ -11,6 +11,7 @@ use iceferry_integration_tests::{
     Catalog, Child, Component, Engine, Finished, Fixture, Iceferry, Job, Lab, Reader, Report, Scratch, Source,
     free_port, listing, seed, wait_until,
 };
+use serde_json::json;
 
 /// Time for anything here to end by itself on a busy machine.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -158,6 +159,40 @@ fn a_worker_killed_in_the_middle_costs_nothing_but_time() {
     let report = Finished::of(coordinator.finish(LIMIT)).report;
     assert_eq!(report.epochs.len(), 1, "{report:?}");
     check_after_next(&place, &job, &report, "one of two workers killed");
+}
+
+#[test]
+fn a_worker_killed_while_rows_are_exchanged_loses_none_of_them() {
+    let Some(place) = Place::new(2, 20_000) else { return };
+    let changelog = |target: &str| {
+        let job = Job::new(
+            "log",
+            &place.source.catalog(),
+            &place.source.table,
+            &Catalog::hadoop(place.warehouse(target)),
+            "log.t",
+        )
+        .target("mode", "append".into())
+        .target("change_type_column", "_change_type".into())
+        .source("starting_strategy", "earliest".into())
+        .source("identifier_columns", json!(["id"]));
+        place.write(target, &job)
+    };
+    let mut reader = place.reader();
+    let expected = reader.rows(&place.iceferry.run(&changelog("undisturbed")).report.metadata());
+    // Nothing fits into one task from here on.
+    place.source.set_property("read.split.target-size", "1");
+    let job = changelog("target");
+    let (coordinator, mut workers) = place.cluster(&job, 2);
+    let exchanged =
+        || listing(&place.warehouse("target")).keys().any(|path| path.to_string_lossy().contains("exchange.arrows"));
+    assert!(wait_until(LIMIT, exchanged), "nothing was exchanged");
+    workers[0].kill();
+    let report = Finished::of(coordinator.finish(LIMIT)).report;
+    let rows = reader.rows(&report.metadata());
+    assert!(rows == expected, "{} rows, {} without a kill", rows.len(), expected.len());
+    assert!(place.iceferry.run(&job).report.is_nothing_to_do());
+    assert!(!exchanged(), "the next run has removed what the killed worker left");
 }
 
 #[test]

@@ -13,6 +13,8 @@ mod overflow;
 use std::collections::VecDeque;
 use std::iter::Fuse;
 
+use arrow::error::ArrowError;
+
 use super::alike::Alike;
 use super::exchanging::{Exchange, Problem, whole};
 use super::pairs::{self, Paired};
@@ -202,8 +204,7 @@ impl<I> Tagged<I> {
                 self.ready.push_back(ChangeBatch { change: Change::Delete, columns: Columns::Key, rows });
             }
             (Now::Pass, _) => self.ready.push_back(batch),
-            // Nothing is left that could give rows.
-            (Now::Ended, _) => {}
+            (Now::Ended, _) => return Err(nothing_takes_rows()),
         }
         Ok(())
     }
@@ -312,6 +313,12 @@ where
 
 fn resolver(tagging: &Tagging) -> Now {
     Now::Resolve(Box::new(Resolver::new(tagging)))
+}
+
+/// Rows are never left out in silence, whatever state this is in.
+fn nothing_takes_rows<E>() -> TagError<E> {
+    let what = "rows came when nothing takes them: report this as a bug";
+    TagError::Compare(ArrowError::InvalidArgumentError(what.to_owned()))
 }
 
 fn change(side: Side) -> Change {

@@ -3,7 +3,7 @@
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::{filter_record_batch, not};
 
-use super::{Now, Tagged, change, resolver};
+use super::{Now, Tagged, change, nothing_takes_rows, resolver};
 use crate::exchange::{LEVELS, Reader, Side};
 use crate::tag::alike::Alike;
 use crate::tag::exchanging::Exchange;
@@ -130,7 +130,7 @@ impl<I> Tagged<I> {
     }
 
     pub(super) fn exchange<E>(&mut self, side: Side, rows: RecordBatch) -> Result<(), TagError<E>> {
-        let Now::Exchange(exchange) = &mut self.now else { return Ok(()) };
+        let Now::Exchange(exchange) = &mut self.now else { return Err(nothing_takes_rows()) };
         exchange.write(side, rows).map_err(|problem| problem.of(&self.tagging))
     }
 

@@ -432,3 +432,89 @@ fn files_are_gone_after_an_error_a_stop_and_a_drop() {
     }
     panic!("files are still there");
 }
+
+/// Rows of each type that a read schema can have, every third column of each row null.
+fn every_type(ids: std::ops::Range<i64>) -> RecordBatch {
+    use arrow::array::{
+        BooleanArray, Date32Array, Decimal128Array, FixedSizeBinaryArray, Float32Array, LargeBinaryArray,
+        Time64MicrosecondArray, TimestampMicrosecondArray, TimestampNanosecondArray,
+    };
+    let count = (ids.end - ids.start) as usize;
+    let of = |column: i64| ids.clone().map(move |id| (id % 3 != column % 3).then_some(id));
+    let bytes =
+        |column: i64, length: usize| of(column).map(move |id| id.map(|id| id.to_be_bytes()[8 - length..].to_vec()));
+    let fixed = FixedSizeBinaryArray::try_from_sparse_iter_with_size(bytes(8, 4), 4).unwrap();
+    let structs = StructArray::new(
+        Fields::from(vec![Field::new("inside", DataType::Int64, true)]),
+        vec![Arc::new(Int64Array::from_iter(of(4)))],
+        Some(NullBuffer::from_iter(of(10).map(|id| id.is_some()))),
+    );
+    // The partition of a table that has none.
+    let empty = StructArray::new_empty_fields(count, None);
+    let list = ListArray::new(
+        Arc::new(Field::new("element", DataType::Int64, true)),
+        offsets(std::iter::repeat_n(2, count)),
+        Arc::new(Int64Array::from_iter(ids.clone().flat_map(|id| [Some(id), None]))),
+        Some(NullBuffer::from_iter(of(11).map(|id| id.is_some()))),
+    );
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from_iter_values(ids.clone())),
+        Arc::new(BooleanArray::from_iter(of(0).map(|id| id.map(|id| id % 2 == 0)))),
+        Arc::new(Int32Array::from_iter(of(1).map(|id| id.map(|id| id as i32)))),
+        Arc::new(Float32Array::from_iter(of(2).map(|id| id.map(|id| id as f32)))),
+        Arc::new(Date32Array::from_iter(of(3).map(|id| id.map(|id| id as i32)))),
+        Arc::new(Time64MicrosecondArray::from_iter(of(4))),
+        Arc::new(TimestampMicrosecondArray::from_iter(of(5)).with_timezone("+00:00")),
+        Arc::new(TimestampNanosecondArray::from_iter(of(6))),
+        Arc::new(
+            Decimal128Array::from_iter(of(7).map(|id| id.map(i128::from))).with_precision_and_scale(38, 9).unwrap(),
+        ),
+        Arc::new(fixed),
+        Arc::new(LargeBinaryArray::from_iter(bytes(9, 7))),
+        Arc::new(StringArray::from_iter(of(12).map(|id| id.map(|id| id.to_string())))),
+        Arc::new(structs),
+        Arc::new(empty),
+        Arc::new(list),
+    ];
+    let named = columns.into_iter().enumerate().map(|(place, column)| (format!("c{place}"), column, true));
+    RecordBatch::try_from_iter_with_nullable(named).unwrap()
+}
+
+#[test]
+fn rows_of_every_type_come_back_as_they_were() {
+    let (before, after) = (every_type(0..200), every_type(100..300));
+    let changelog = Pairing { columns: vec![0], nulls_pair: true, duplicates: false };
+    for (changelog, resolution, key) in [
+        (Some(changelog), Resolution::Updates, &[][..]),
+        (None, Resolution::CarryOver, &[0][..]),
+        (None, Resolution::CarryOver, &[]),
+    ] {
+        let side = |change, rows: &RecordBatch| {
+            let columns = Columns::All;
+            [
+                Ok::<_, TagTestError>(ChangeBatch { change, columns, rows: rows.slice(0, 77) }),
+                Ok(ChangeBatch { change, columns, rows: rows.slice(77, 123) }),
+            ]
+        };
+        let input = side(Change::Delete, &before).into_iter().chain(side(Change::Insert, &after));
+        let mut tagged = tag(input, Tagging { changelog, ..tagging(resolution, key, 4_000) });
+        let (mut went, mut came) = (0, 0);
+        for batch in tagged.by_ref() {
+            let batch = batch.unwrap();
+            let ids = batch.rows.column(0).as_primitive::<Int64Type>().values().to_vec();
+            match batch.change {
+                Change::Delete => went += ids.len(),
+                Change::Insert => came += ids.len(),
+                other => panic!("{other:?}"),
+            }
+            for (row, id) in ids.into_iter().enumerate() {
+                assert_eq!(id < 100, batch.change == Change::Delete, "{id}");
+                let expected = every_type(id..id + 1);
+                let expected = if batch.columns == Columns::Key { expected.project(key).unwrap() } else { expected };
+                assert_eq!(batch.rows.slice(row, 1), expected);
+            }
+        }
+        assert_eq!((went, came, tagged.carried_over()), (100, 100, 100));
+        assert!(tagged.exchange_files() > 0);
+    }
+}
