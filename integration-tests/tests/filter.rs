@@ -232,6 +232,33 @@ fn a_filtered_changelog_is_the_changelog_filtered() {
     assert!(half_updates > 0, "some update goes across a filter's edge");
 }
 
+/// Files from before columns were renamed, added and widened are filtered by the names and types that the table has now.
+#[test]
+fn an_evolved_table_is_filtered_by_its_current_columns() {
+    let Some(lab) = Lab::with(&[Component::Core]) else { return };
+    let (iceferry, scratch, fixture) = (Iceferry::find(), Scratch::new(), Fixture::load("f_evo"));
+    let mut reader = Reader::start(&lab, Engine::DuckDb);
+    let catalog = Catalog::hadoop(scratch.join("lake"));
+    let filters: [Condition; 6] = [
+        ("full_name = 'a'", |row| row["full_name"] == "a"),
+        ("st.b IS NULL", |row| row["st"]["b"].is_null()),
+        ("st.b = 'y' AND id > 1", |row| row["st"]["b"] == "y" && number(&row["id"]) > 1.0),
+        ("id = 1", |row| row["id"] == 1),
+        ("id > 4000000000", |row| number(&row["id"]) > 4e9),
+        ("st.a < 3", |row| number(&row["st"]["a"]) < 3.0),
+    ];
+    let last = fixture.main.last().expect("a snapshot");
+    for (at, (filter, matches)) in filters.into_iter().enumerate() {
+        let job = Job::of_fixture(&fixture, &catalog, &format!("mirror.t{at}"), &["id"])
+            .source("filter", filter.into())
+            .to_snapshot(&last.id)
+            .write(&scratch.join(format!("{at}.yaml")));
+        let rows = reader.rows(&iceferry.run(&job).report.metadata());
+        assert_eq!(rows, filtered(&last.lines, matches), "{filter}");
+        assert!(!rows.is_empty() && rows.len() < last.lines.len(), "{filter}: {rows:#?}");
+    }
+}
+
 #[test]
 fn a_filter_that_does_not_fit_or_that_changed_is_refused_by_name() {
     if Lab::with(&[Component::Core]).is_none() {

@@ -2,6 +2,9 @@
 
 use super::temporal::Moment;
 
+/// Characters of a name that a message shows at most.
+const SHOWN_CHARACTERS_MAX: usize = 80;
+
 /// A condition, or a part of one.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Expression {
@@ -186,7 +189,7 @@ impl Leaf {
 
 impl ColumnName {
     /// As it may be shown: plain words as they are, others in double quotes. One that has text in quotes inside is most likely
-    /// a literal that a quote in the wrong place has swallowed.
+    /// a literal that a quote in the wrong place has swallowed. It is on one line, and not longer than a person reads.
     pub(super) fn shown(&self) -> String {
         let is_plain =
             |part: &String| !part.is_empty() && part.chars().all(|letter| letter.is_alphanumeric() || letter == '_');
@@ -195,7 +198,15 @@ impl ColumnName {
             part if part.contains('\'') => "\"...\"".into(),
             part => quoted(part, '"'),
         };
-        self.parts.iter().map(shown).collect::<Vec<_>>().join(".")
+        let mut line = String::new();
+        for (count, letter) in self.parts.iter().map(shown).collect::<Vec<_>>().join(".").chars().enumerate() {
+            if count == SHOWN_CHARACTERS_MAX {
+                line.push_str("...");
+                break;
+            }
+            if letter.is_control() { line.extend(letter.escape_default()) } else { line.push(letter) }
+        }
+        line
     }
 
     fn quoted(&self) -> String {

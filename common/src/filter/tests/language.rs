@@ -138,6 +138,9 @@ fn sql_that_is_not_supported_is_refused_by_name() {
     for (text, message) in cases {
         assert_eq!(Filter::parse(text).expect_err(text).to_string(), message, "{text}");
     }
+    let long = format!("\"a\n{}\"(5)", "b".repeat(100));
+    let message = Filter::parse(&long).unwrap_err().to_string();
+    assert!(message.starts_with("at character 1: function \"a\\nbbb") && message.len() < 200, "{message}");
     let deep = format!("{}a{}", "(".repeat(65), ")".repeat(65));
     let message = Filter::parse(&deep).unwrap_err().to_string();
     assert_eq!(message, "at character 65: more than 64 parentheses inside each other are not supported: nest less");

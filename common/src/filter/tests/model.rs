@@ -260,7 +260,8 @@ pub(super) fn random_value(random: &mut Random, kind: &PrimitiveType) -> RawValu
         T::String => S((0..random.below(4)).map(|_| random.one(&["a", "b", "é", "𝄞", "\u{ffff}"])).collect()),
         T::Uuid => {
             let mut bytes = vec![0; 16];
-            (bytes[0], bytes[15]) = (random.one(&[0, 0x7f, 0x80, 0xff]), random.below(2) as u8);
+            (bytes[0], bytes[8], bytes[15]) =
+                (random.one(&[0, 0x7f, 0x80, 0xff]), random.one(&[0, 0x80]), random.below(2) as u8);
             Y(bytes)
         }
         T::Fixed(length) => Y((0..*length).map(|_| random.one(&[0, 1, 0xff])).collect()),

@@ -194,6 +194,14 @@ fn summaries_of_another_shape_and_unreadable_bounds_exclude_nothing() {
     let days = bound("ts = '1969-12-31 23:00:00'").project(&spec("ts", Transform::Day));
     assert!(days.may_match_summaries(&[summary(&of(0), &of(5))]), "one too high");
     assert!(!days.may_match_summaries(&[summary(&of(1), &of(5))]));
+    let uuid = |first: u8, ninth: u8| {
+        let mut bytes = [0; 16];
+        (bytes[0], bytes[8]) = (first, ninth);
+        bytes
+    };
+    let uuids = bound("uu = '00000000-0000-0000-0000-000000000001'").project(&spec("uu", Transform::Identity));
+    assert!(uuids.may_match_summaries(&[summary(&uuid(0, 0x80), &uuid(1, 0))]), "ordered by signed halves");
+    assert!(!uuids.may_match_summaries(&[summary(&uuid(1, 0), &uuid(1, 0))]), "a single value");
     let text = bound("text = 'abc'").project(&spec("text", Transform::Identity));
     assert!(text.may_match_summaries(&[summary(b"a", b"ab")]), "a bound may be cut");
     assert!(!text.may_match_summaries(&[summary(b"a", b"aa")]));

@@ -285,7 +285,13 @@ fn summary(values: &[Option<&PrimitiveLiteral>], kind: &PrimitiveType) -> FieldS
     let mut ordinary: Vec<&RawValue> = present.iter().filter(|value| !is_nan(value)).collect();
     ordinary.sort_by(|left, right| match (kind, left, right) {
         // As Java orders UUIDs: two signed halves.
-        (PrimitiveType::Uuid, Y(left), Y(right)) => (left[0] as i8, &left[1..]).cmp(&(right[0] as i8, &right[1..])),
+        (PrimitiveType::Uuid, Y(left), Y(right)) => {
+            let halves = |bytes: &[u8]| {
+                let half = |at: usize| i64::from_be_bytes(bytes[at..at + 8].try_into().unwrap());
+                (half(0), half(8))
+            };
+            halves(left).cmp(&halves(right))
+        }
         _ => order(left, right),
     });
     let bound = |value: Option<&&RawValue>| value.map(|value| serialized(kind, value).into());
