@@ -63,6 +63,7 @@ impl Source {
             let number = held.as_ref().map_or(1, |held| held.source_snapshot_id.0 + 1);
             let context = context(&self.table, job.clone(), vec![1], TargetMode::MergeOnRead)?;
             let request = EpochCommit {
+                last_with_rows: None,
                 job: job.clone(),
                 run: context.run.clone(),
                 epoch: context.epoch,

@@ -144,6 +144,14 @@ impl MetadataColumn {
         }
     }
 
+    /// Whether it tells of the snapshot that made a change.
+    pub fn is_of_commit(self) -> bool {
+        matches!(
+            self,
+            Self::CommitSnapshotId | Self::CommitSnapshotSequenceNumber | Self::CommitTimestamp | Self::ChangeOrdinal
+        )
+    }
+
     /// Whether only tables of format version 3 have it.
     pub fn is_lineage(self) -> bool {
         matches!(self, Self::RowId | Self::LastUpdatedSequenceNumber)

@@ -31,6 +31,9 @@ pub struct EpochCommit {
     /// The source snapshot that the target holds before the epoch, as [`super::find_checkpoint`] said when the epoch was
     /// planned: the files are the difference from there, and are committed to no other state.
     pub after: Option<SnapshotId>,
+    /// The last epoch of this run that had rows. The epochs between it and this one left the target's rows as they were,
+    /// so a checkpoint of any of them, which a late answer may bring back, stands for the same state.
+    pub last_with_rows: Option<EpochId>,
     /// The source snapshot that the target holds after the epoch.
     pub source_snapshot_id: SnapshotId,
     /// Its sequence number.

@@ -95,7 +95,11 @@ pub(super) fn look_for_epoch(
     }
     let is_same_table = found.as_ref().is_none_or(|found| found.source_uuid == commit.source_uuid);
     let holds = found.as_ref().map(|found| found.source_snapshot_id);
-    if holds != commit.after || !is_same_table {
+    // A request for an epoch without rows that was sent twice may land once more after later ones of its kind.
+    let is_put_back = found
+        .as_ref()
+        .is_some_and(|found| found.run == commit.run && commit.last_with_rows.is_none_or(|last| found.epoch >= last));
+    if (holds != commit.after && !is_put_back) || !is_same_table {
         return look_at_foreign(table, commit, found);
     }
     shape.require_same(table, metadata)?;

@@ -392,6 +392,7 @@ pub(super) fn epoch_commit(
     staged: Vec<StagedFile>,
 ) -> EpochCommit {
     EpochCommit {
+        last_with_rows: epoch.checked_sub(1).map(EpochId),
         job: job(),
         run: run.clone(),
         epoch: EpochId(epoch),

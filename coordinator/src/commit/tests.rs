@@ -683,6 +683,29 @@ async fn an_attempt_asks_for_everything_that_its_files_rest_on() {
     assert!(!holds(&catalog), "main moved");
 }
 
+#[tokio::test]
+async fn a_late_landing_of_an_epoch_without_rows_stops_no_later_epoch() {
+    let catalog = TestCatalog::new(FormatVersion::V2);
+    let run = run("r1");
+    catalog.script([Answer::LostLate(4), Answer::Honest, Answer::Honest, Answer::LostNotApplied]);
+    for epoch in 0..3_u64 {
+        let through = epoch as i64 + 1;
+        let after = (epoch > 0).then_some(through - 1);
+        let mut commit = epoch_commit(&catalog.now(), &run, epoch, after, through, Vec::new());
+        commit.last_with_rows = None;
+        commit_epoch(&catalog, catalog.now(), &commit, &POLICY).await.unwrap();
+    }
+    assert_eq!(find_checkpoint(&catalog.now().metadata, &job()).unwrap().unwrap().source_snapshot_id, SnapshotId(3));
+    // Where an epoch between had rows, what the target holds is not what the next one starts from.
+    let catalog = TestCatalog::new(FormatVersion::V2);
+    let first = epoch_commit(&catalog.now(), &run, 0, None, 1, Vec::new());
+    commit_epoch(&catalog, catalog.now(), &first, &POLICY).await.unwrap();
+    let mut third = epoch_commit(&catalog.now(), &run, 2, Some(2), 3, Vec::new());
+    third.last_with_rows = Some(EpochId(1));
+    let error = commit_epoch(&catalog, catalog.now(), &third, &POLICY).await.unwrap_err();
+    assert!(matches!(error, CommitError::CheckpointMoved { .. }), "{error}");
+}
+
 fn answers() -> impl Strategy<Value = Answer> {
     prop_oneof![
         3 => Just(Answer::Honest),
@@ -715,10 +738,12 @@ proptest! {
             let (mut run, mut fence, mut number) = (run("r1"), Fence(0), 0);
             let mut is_in_doubt = false;
             let mut expected = Vec::new();
+            let mut last_with_rows = None;
             for (index, (data, deletes)) in epochs.into_iter().enumerate() {
                 if take_over_before == Some(index) {
                     run = RunId("r2".to_owned());
                     number = 0;
+                    last_with_rows = None;
                     let mut tries = 0;
                     fence = loop {
                         tries += 1;
@@ -734,6 +759,10 @@ proptest! {
                 let (after, through) = ((index > 0).then_some(index as i64), index as i64 + 1);
                 let mut epoch = epoch_commit(&catalog.now(), &run, number, after, through, staged);
                 epoch.fence = fence;
+                epoch.last_with_rows = last_with_rows;
+                if data + deletes > 0 {
+                    last_with_rows = Some(EpochId(number));
+                }
                 number += 1;
                 // A run goes on after an error by delivering the same epoch again; a script has an end.
                 let mut tries = 0;

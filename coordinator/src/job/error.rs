@@ -60,6 +60,17 @@ pub enum JobError {
         /// What is wrong with it, and what to do.
         problem: String,
     },
+    /// The snapshot of each change is asked for, of changes that are those of several snapshots together.
+    #[error(
+        "source.include_metadata_columns: {column}: with changes: net a change of {table} may be the outcome of several \
+         snapshots, and which one last made it is not told; leave the column out, or ask for changes: per_snapshot"
+    )]
+    NetCommit {
+        /// The source table.
+        table: String,
+        /// The column.
+        column: String,
+    },
     /// Rows left the source, and there is nothing to delete them by.
     #[error(
         "rows of {table} were deleted or updated, and the target has no key to delete them by; name the columns that \
@@ -151,6 +162,7 @@ impl Classified for JobError {
             Self::Catalog { source, .. } => source.class(),
             Self::Schema { .. } | Self::Source { .. } | Self::AppendOnly { .. } | Self::Target { .. } => Class::Refused,
             Self::Projection { .. }
+            | Self::NetCommit { .. }
             | Self::Key { .. }
             | Self::Identifier { .. }
             | Self::KeyNeeded { .. }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use iceberg::spec::{FormatVersion, Schema, SchemaRef, TableMetadata};
-use iceferry_common::config::{ColumnChoice, FollowedRef, JobFile, StartBound};
+use iceferry_common::config::{Changes, ColumnChoice, FollowedRef, JobFile, StartBound};
 use iceferry_common::filter::TableFilter;
 use iceferry_common::model::{Identity, SnapshotId, TargetMode};
 
@@ -130,6 +130,7 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
     if let Some(misfit) = candidates.iter().find_map(|candidate| added.collision(&candidate.all)) {
         return Err(fit(misfit));
     }
+    check_commit_columns(&job, &source, &range)?;
     let target = match existing {
         Some(table) => {
             check_target(&job, &table, checkpoint.as_ref())?;
@@ -203,6 +204,20 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
         mirror_hash,
         notes,
     })
+}
+
+/// A net change may be the outcome of several snapshots: which of them last made it is not told, so it must not be asked for.
+fn check_commit_columns(job: &JobFile, source: &LoadedTable, range: &Range) -> Result<(), JobError> {
+    let column = job.source.metadata_columns.iter().find(|column| column.is_of_commit());
+    let (Some(column), Range::Epochs(epochs), Changes::Net) = (column, range, job.changes()) else { return Ok(()) };
+    let is_of_one_snapshot = |epoch: &plan::Epoch| {
+        let through = source.metadata.snapshot_by_id(epoch.through.0);
+        through.is_some_and(|through| through.parent_snapshot_id() == epoch.before.map(|before| before.0))
+    };
+    match epochs.iter().all(is_of_one_snapshot) {
+        true => Ok(()),
+        false => Err(JobError::NetCommit { table: source.ident.to_string(), column: column.to_string() }),
+    }
 }
 
 /// The filter, bound to the source's columns.

@@ -80,7 +80,18 @@ pub async fn run(
     // Before anything is staged, and before looking for others: of two runs that start together each finds the other.
     let marker = commit::start_run(&table, &prepared.job.name, &run).await?;
     let (fence, referenced) = (Fence(0), HashSet::new());
-    let mut carrier = Carrier { prepared, dispatcher, options, run, marker, fence, table, referenced, all_ours: true };
+    let mut carrier = Carrier {
+        prepared,
+        dispatcher,
+        options,
+        run,
+        marker,
+        fence,
+        table,
+        referenced,
+        last_with_rows: None,
+        all_ours: true,
+    };
     let mut done = carrier.work(&mut report, observer, stop).await;
     if let Err(failure) = done {
         done = Err(carrier.unless_taken_over(failure).await);
@@ -150,6 +161,8 @@ struct Carrier<'a> {
     table: LoadedTable,
     /// Locations of the files that this run committed.
     referenced: HashSet<String>,
+    /// The last of its epochs that had rows.
+    last_with_rows: Option<EpochId>,
     /// Whether no other run brought one of its epochs.
     all_ours: bool,
 }
@@ -364,6 +377,7 @@ impl Carrier<'_> {
             fence: self.fence,
             source_uuid: source.uuid(),
             after: after.map(|checkpoint| checkpoint.source_snapshot_id),
+            last_with_rows: self.last_with_rows,
             source_snapshot_id: epoch.through,
             source_sequence_number: sequence_number(source, epoch.through),
             mirror_hash: prepared.mirror_hash.clone(),
@@ -378,6 +392,9 @@ impl Carrier<'_> {
         }
         let committed = commit::commit_epoch(catalog, self.table.clone(), &request, &self.options.commit).await?;
         self.table = committed.table;
+        if !request.staged.is_empty() {
+            self.last_with_rows = Some(id);
+        }
         if committed.ours {
             self.referenced.extend(request.staged.into_iter().map(|file| file.location));
         } else {
