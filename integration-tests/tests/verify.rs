@@ -276,6 +276,19 @@ fn without_a_key_a_changed_row_is_one_missing_and_one_surplus() {
     assert_eq!(report["rows"][0]["columns"].as_array().map(Vec::len), Some(4), "the whole row: {report}");
 }
 
+#[test]
+fn only_the_columns_that_are_carried_are_compared() {
+    let Some(_lab) = Lab::with(&[Component::Core]) else { return };
+    let (fixture, iceferry, scratch) = (Fixture::load("i_types"), Iceferry::find(), Scratch::new());
+    let catalog = Catalog::hadoop(scratch.join("lake"));
+    let job =
+        Job::of_fixture(&fixture, &catalog, "mirror.t", KEY).source("keep", json!(["id", "s", "ls.element.a", "ms"]));
+    let job = job.write(&scratch.join("job.yaml"));
+    iceferry.run(&job);
+    let report = verify(&job, 0, &[]);
+    assert_eq!(number(&report, "rows_read"), 2 * fixture.main[fixture.main.len() - 1].lines.len() as u64);
+}
+
 /// One line tells what happened, with these words in it.
 fn says(done: &Output, code: i32, words: &[&str]) {
     assert_eq!(done.code, Some(code), "stdout: {}\nstderr: {}", done.stdout, done.stderr);
