@@ -340,6 +340,26 @@ fn what_cannot_be_compared_is_one_clear_line_and_leaves_no_trace() {
 }
 
 #[test]
+fn what_a_killed_comparison_left_goes_on_another_day_and_what_is_young_stays() {
+    let Some(_lab) = Lab::with(&[Component::Core]) else { return };
+    let (fixture, scratch) = (Fixture::load("a_append"), Scratch::new());
+    let job = Job::of_fixture(&fixture, &Catalog::hadoop(scratch.join("lake")), "mirror.t", KEY);
+    let job = job.write(&scratch.join("job.yaml"));
+    Iceferry::find().run(&job);
+    let folder = scratch.join("lake/mirror/t/data/iceferry-verify/iceferry/a-append");
+    // Runs are named by when they began: one in 2020, one in the year 2200.
+    let left = ["016f5e66e80070008000000000000000", "069a8b1a2c0070008000000000000000"].map(|run| {
+        let run = folder.join(run);
+        std::fs::create_dir_all(&run).expect("make a folder");
+        let file = run.join("000000-000000-0-00000-digest");
+        std::fs::write(&file, "left").expect("write a file");
+        file
+    });
+    verify(&job, 0, &[]);
+    assert_eq!(left.map(|file| file.exists()), [false, true]);
+}
+
+#[test]
 fn an_older_state_of_the_target_is_compared_when_it_is_asked_for() {
     let Some(_lab) = Lab::with(&[Component::Core]) else { return };
     let (fixture, iceferry, scratch) = (Fixture::load("k_keyed_v3"), Iceferry::find(), Scratch::new());
