@@ -23,7 +23,7 @@ macro_rules! fixtures {
         $(
             #[test]
             fn $table() {
-                follow(stringify!($table));
+                follow(stringify!($table), None);
             }
         )*
 
@@ -44,6 +44,17 @@ fixtures! {
     k_keyed_v3 l_multi_rg m_rollback n_v1 o_null_part
 }
 
+/// A filter, and what it keeps.
+type Condition = (&'static str, fn(&Value) -> bool);
+
+#[test]
+fn a_filtered_mirror_is_compared_with_what_the_filter_keeps_of_its_source() {
+    follow("d_dv", Some(("id BETWEEN 10 AND 30", |row| row["id"].as_i64().is_some_and(|id| (10..=30).contains(&id)))));
+    follow("c_eqdel", Some(("name LIKE 'n1%'", |row| row["name"].as_str().is_some_and(|name| name.starts_with("n1")))));
+    follow("g_cow", Some(("id >= 10", |row| row["id"].as_i64().is_some_and(|id| id >= 10))));
+    follow("k_keyed_v3", Some(("tenant = 'a'", |row| row["tenant"] == "a")));
+}
+
 /// Compares, and gives the report.
 fn verify(job: &Path, code: i32, more: &[&str]) -> Value {
     let job = job.to_str().expect("UTF-8");
@@ -57,10 +68,14 @@ fn number(report: &Value, name: &str) -> u64 {
 }
 
 /// Carries a fixture's history in steps; after each the target equals the source, and differs from other snapshots of it by
-/// just those rows by which these differ.
-fn follow(table: &str) {
+/// just those rows by which these differ. With a filter it is the same of the rows that it keeps.
+fn follow(table: &str, filter: Option<Condition>) {
     let Some(_lab) = Lab::with(&[Component::Core]) else { return };
-    let (fixture, iceferry, scratch) = (Fixture::load(table), Iceferry::find(), Scratch::new());
+    let (mut fixture, iceferry, scratch) = (Fixture::load(table), Iceferry::find(), Scratch::new());
+    if let Some((_, keeps)) = filter {
+        let lines = fixture.main.iter_mut().map(|snapshot| &mut snapshot.lines);
+        lines.for_each(|lines| lines.retain(|line| keeps(&serde_json::from_str(line).expect("a row is JSON"))));
+    }
     let keyed: Vec<&str> = match fixture.identifier_columns.is_empty() {
         true => KEY.to_vec(),
         false => fixture.identifier_columns.iter().map(String::as_str).collect(),
@@ -68,7 +83,10 @@ fn follow(table: &str) {
     let lake = scratch.join("lake");
     let catalog = Catalog::hadoop(&lake);
     let job = |to: &MainSnapshot| {
-        let job = Job::of_fixture(&fixture, &catalog, "mirror.t", &keyed).to_snapshot(&to.id);
+        let mut job = Job::of_fixture(&fixture, &catalog, "mirror.t", &keyed).to_snapshot(&to.id);
+        if let Some((filter, _)) = filter {
+            job = job.source("filter", filter.into());
+        }
         job.write(&scratch.join(format!("{}.yaml", to.id)))
     };
     // What has another schema than the target cannot be carried into it, nor compared with it.

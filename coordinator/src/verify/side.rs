@@ -183,7 +183,8 @@ mod tests {
             };
             let files = contents.iter().map(file).collect();
             let rows = RowCounts::default();
-            TaskFiles::of(SideName::Target, TaskOutput { task: TaskId(7), attempt: Attempt(0), files, rows })
+            let exchanged = None;
+            TaskFiles::of(SideName::Target, TaskOutput { task: TaskId(7), attempt: Attempt(0), files, exchanged, rows })
         };
         use StagedContent::{Data, Digest, RowHashes};
         let both = of(&[Digest, RowHashes]).unwrap();
