@@ -135,13 +135,11 @@ pub(crate) fn verify(report: &VerifyReport) -> String {
 }
 
 fn different_row(row: &RowReport) -> String {
-    let one = |value: &ValueReport| {
-        let given = value.source.as_ref().or(value.target.as_ref());
-        format!("{}={}", value.column, given.map_or("?", String::as_str))
-    };
+    let one =
+        |value: &ValueReport| format!("{}={}", value.column, shown(value.source.as_ref().or(value.target.as_ref())));
     let both = |value: &ValueReport| {
-        let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "?".to_owned());
-        format!("{}: {} in the source, {} in the target", value.column, text(&value.source), text(&value.target))
+        let (source, target) = (shown(value.source.as_ref()), shown(value.target.as_ref()));
+        format!("{}: {source} in the source, {target} in the target", value.column)
     };
     let join = |values: &[ValueReport], text: &dyn Fn(&ValueReport) -> String, between: &str| {
         values.iter().map(text).collect::<Vec<_>>().join(between)
@@ -156,6 +154,16 @@ fn different_row(row: &RowReport) -> String {
     }
 }
 
+/// A value on one line, whatever is in it: tables may hold what a terminal would obey.
+fn shown(value: Option<&String>) -> String {
+    let Some(value) = value else { return "?".to_owned() };
+    let escaped = |character: char| match character.is_control() {
+        true => character.escape_debug().to_string(),
+        false => character.to_string(),
+    };
+    value.chars().map(escaped).collect()
+}
+
 /// A number with its noun.
 pub(crate) fn counted(count: u64, noun: &str) -> String {
     format!("{} {}", HumanCount(count), plural(count as usize, noun))
@@ -163,4 +171,19 @@ pub(crate) fn counted(count: u64, noun: &str) -> String {
 
 fn plural(count: usize, noun: &str) -> String {
     if count == 1 { noun.to_owned() } else { format!("{noun}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_a_terminal_would_obey_is_shown_and_not_obeyed() {
+        for (value, expected) in
+            [("plain, ü", "plain, ü"), ("two\nlines", "two\\nlines"), ("\u{1b}[31mred", "\\u{1b}[31mred")]
+        {
+            assert_eq!(shown(Some(&value.to_owned())), expected);
+        }
+        assert_eq!(shown(None), "?");
+    }
 }

@@ -23,7 +23,7 @@ macro_rules! fixtures {
         $(
             #[test]
             fn $table() {
-                follow(stringify!($table));
+                follow(stringify!($table), None);
             }
         )*
 
@@ -44,6 +44,17 @@ fixtures! {
     k_keyed_v3 l_multi_rg m_rollback n_v1 o_null_part
 }
 
+/// A filter, and what it keeps.
+type Condition = (&'static str, fn(&Value) -> bool);
+
+#[test]
+fn a_filtered_mirror_is_compared_with_what_the_filter_keeps_of_its_source() {
+    follow("d_dv", Some(("id BETWEEN 10 AND 30", |row| row["id"].as_i64().is_some_and(|id| (10..=30).contains(&id)))));
+    follow("c_eqdel", Some(("name LIKE 'n1%'", |row| row["name"].as_str().is_some_and(|name| name.starts_with("n1")))));
+    follow("g_cow", Some(("id >= 10", |row| row["id"].as_i64().is_some_and(|id| id >= 10))));
+    follow("k_keyed_v3", Some(("tenant = 'a'", |row| row["tenant"] == "a")));
+}
+
 /// Compares, and gives the report.
 fn verify(job: &Path, code: i32, more: &[&str]) -> Value {
     let job = job.to_str().expect("UTF-8");
@@ -57,10 +68,14 @@ fn number(report: &Value, name: &str) -> u64 {
 }
 
 /// Carries a fixture's history in steps; after each the target equals the source, and differs from other snapshots of it by
-/// just those rows by which these differ.
-fn follow(table: &str) {
+/// just those rows by which these differ. With a filter it is the same of the rows that it keeps.
+fn follow(table: &str, filter: Option<Condition>) {
     let Some(_lab) = Lab::with(&[Component::Core]) else { return };
-    let (fixture, iceferry, scratch) = (Fixture::load(table), Iceferry::find(), Scratch::new());
+    let (mut fixture, iceferry, scratch) = (Fixture::load(table), Iceferry::find(), Scratch::new());
+    if let Some((_, keeps)) = filter {
+        let lines = fixture.main.iter_mut().map(|snapshot| &mut snapshot.lines);
+        lines.for_each(|lines| lines.retain(|line| keeps(&serde_json::from_str(line).expect("a row is JSON"))));
+    }
     let keyed: Vec<&str> = match fixture.identifier_columns.is_empty() {
         true => KEY.to_vec(),
         false => fixture.identifier_columns.iter().map(String::as_str).collect(),
@@ -68,7 +83,10 @@ fn follow(table: &str) {
     let lake = scratch.join("lake");
     let catalog = Catalog::hadoop(&lake);
     let job = |to: &MainSnapshot| {
-        let job = Job::of_fixture(&fixture, &catalog, "mirror.t", &keyed).to_snapshot(&to.id);
+        let mut job = Job::of_fixture(&fixture, &catalog, "mirror.t", &keyed).to_snapshot(&to.id);
+        if let Some((filter, _)) = filter {
+            job = job.source("filter", filter.into());
+        }
         job.write(&scratch.join(format!("{}.yaml", to.id)))
     };
     // What has another schema than the target cannot be carried into it, nor compared with it.
@@ -276,6 +294,19 @@ fn without_a_key_a_changed_row_is_one_missing_and_one_surplus() {
     assert_eq!(report["rows"][0]["columns"].as_array().map(Vec::len), Some(4), "the whole row: {report}");
 }
 
+#[test]
+fn only_the_columns_that_are_carried_are_compared() {
+    let Some(_lab) = Lab::with(&[Component::Core]) else { return };
+    let (fixture, iceferry, scratch) = (Fixture::load("i_types"), Iceferry::find(), Scratch::new());
+    let catalog = Catalog::hadoop(scratch.join("lake"));
+    let job =
+        Job::of_fixture(&fixture, &catalog, "mirror.t", KEY).source("keep", json!(["id", "s", "ls.element.a", "ms"]));
+    let job = job.write(&scratch.join("job.yaml"));
+    iceferry.run(&job);
+    let report = verify(&job, 0, &[]);
+    assert_eq!(number(&report, "rows_read"), 2 * fixture.main[fixture.main.len() - 1].lines.len() as u64);
+}
+
 /// One line tells what happened, with these words in it.
 fn says(done: &Output, code: i32, words: &[&str]) {
     assert_eq!(done.code, Some(code), "stdout: {}\nstderr: {}", done.stdout, done.stderr);
@@ -324,6 +355,26 @@ fn what_cannot_be_compared_is_one_clear_line_and_leaves_no_trace() {
         listing(&lake.join("mirror/t/data")).into_keys().find(|path| path.to_string_lossy().ends_with("data.parquet"));
     std::fs::remove_file(data.expect("a data file")).expect("remove it");
     fails(&mirror, &[], NOT_FOUND, &["it is not there"]);
+}
+
+#[test]
+fn what_a_killed_comparison_left_goes_on_another_day_and_what_is_young_stays() {
+    let Some(_lab) = Lab::with(&[Component::Core]) else { return };
+    let (fixture, scratch) = (Fixture::load("a_append"), Scratch::new());
+    let job = Job::of_fixture(&fixture, &Catalog::hadoop(scratch.join("lake")), "mirror.t", KEY);
+    let job = job.write(&scratch.join("job.yaml"));
+    Iceferry::find().run(&job);
+    let folder = scratch.join("lake/mirror/t/data/iceferry-verify/iceferry/a-append");
+    // Runs are named by when they began: one in 2020, one in the year 2200.
+    let left = ["016f5e66e80070008000000000000000", "069a8b1a2c0070008000000000000000"].map(|run| {
+        let run = folder.join(run);
+        std::fs::create_dir_all(&run).expect("make a folder");
+        let file = run.join("000000-000000-0-00000-digest");
+        std::fs::write(&file, "left").expect("write a file");
+        file
+    });
+    verify(&job, 0, &[]);
+    assert_eq!(left.map(|file| file.exists()), [false, true]);
 }
 
 #[test]

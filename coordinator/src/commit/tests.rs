@@ -270,6 +270,8 @@ async fn staged_files_that_break_a_promise_are_refused_before_anything_is_writte
     let other_run = catalog.stage(&run("r2"), 0, 1, 0).await;
     let mut other_content = good.clone();
     other_content[0].content = StagedContent::EqualityDeletes;
+    let mut never_committed = good.clone();
+    never_committed[0].content = StagedContent::RowHashes;
     let mut other_count = good.clone();
     other_count[0].record_count += 1;
     let mut other_file = good.clone();
@@ -278,7 +280,8 @@ async fn staged_files_that_break_a_promise_are_refused_before_anything_is_writte
     garbage[1].data_file = "{}".to_owned();
     let escape = format!("{}/000000-/../x", staging_folder(&data_location(&catalog.now().metadata), &job(), &r1));
     let escape = vec![staged_file(&escape, StagedContent::Data, 1)];
-    for staged in [twice, other_epoch, other_run, other_content, other_count, other_file, garbage, escape] {
+    let all = [twice, other_epoch, other_run, other_content, never_committed, other_count, other_file, garbage, escape];
+    for staged in all {
         let epoch = epoch_commit(&catalog.now(), &r1, 0, None, 1, staged);
         let error = commit_epoch(&catalog, catalog.now(), &epoch, &POLICY).await.unwrap_err();
         assert!(matches!(error, CommitError::Staged { .. }), "{error}");

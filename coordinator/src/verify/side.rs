@@ -163,3 +163,38 @@ impl Reader<'_> {
 pub(super) fn temporary(act: &'static str) -> impl Fn(iceferry_common::storage::StorageError) -> VerifyError + Copy {
     move |source| VerifyError::Temporary { act, source: Box::new(source) }
 }
+
+#[cfg(test)]
+mod tests {
+    use iceferry_common::fault::{Class, Classified};
+    use iceferry_common::model::{Attempt, TaskId};
+
+    use super::*;
+
+    #[test]
+    fn a_worker_that_did_not_compare_is_found_out() {
+        let of = |contents: &[StagedContent]| {
+            let file = |content: &StagedContent| StagedFile {
+                location: format!("/t/{content:?}"),
+                content: *content,
+                record_count: 1,
+                size_bytes: 1,
+                data_file: String::new(),
+            };
+            let files = contents.iter().map(file).collect();
+            let rows = RowCounts::default();
+            let exchanged = None;
+            TaskFiles::of(SideName::Target, TaskOutput { task: TaskId(7), attempt: Attempt(0), files, exchanged, rows })
+        };
+        use StagedContent::{Data, Digest, RowHashes};
+        let both = of(&[Digest, RowHashes]).unwrap();
+        assert_eq!((both.digest.location.as_str(), both.hashes.as_deref()), ("/t/Digest", Some("/t/RowHashes")));
+        assert!(of(&[Digest]).unwrap().hashes.is_none());
+        // One of an older version stages rows, whatever the task says.
+        for wrong in [&[][..], &[RowHashes], &[Data], &[Digest, Data]] {
+            let error = of(wrong).err().expect("it is refused");
+            assert_eq!(error.class(), Class::Bug, "{error}");
+            assert!(error.to_string().contains("task 7 on the target"), "{error}");
+        }
+    }
+}

@@ -2,10 +2,9 @@
 
 use arrow::array::ArrayRef;
 use arrow::error::ArrowError;
-use arrow::row::Rows;
 use twox_hash::{XxHash3_64, XxHash3_128};
 
-use crate::tag::encode::RowEncoder;
+use super::bytes::RowBytes;
 
 /// The hashes of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,30 +19,13 @@ pub(super) struct Hashes {
 pub(super) struct RowHasher {
     /// Places of the columns that tell rows apart; all of them when empty.
     key: Vec<usize>,
-    encoders: Option<(Encoded, Option<Encoded>)>,
-}
-
-struct Encoded {
-    encoder: RowEncoder,
-    rows: Rows,
-}
-
-impl Encoded {
-    fn new(columns: &[ArrayRef]) -> Result<Self, ArrowError> {
-        let encoder = RowEncoder::new(columns)?;
-        Ok(Self { rows: encoder.empty(), encoder })
-    }
-
-    fn encode(&mut self, columns: &[ArrayRef]) -> Result<&Rows, ArrowError> {
-        self.rows.clear();
-        self.encoder.append(&mut self.rows, columns)?;
-        Ok(&self.rows)
-    }
+    /// All columns, and those of the key; made with the first batch.
+    bytes: Option<(RowBytes, Option<RowBytes>)>,
 }
 
 impl RowHasher {
     pub(super) fn new(key: Vec<usize>) -> Self {
-        Self { key, encoders: None }
+        Self { key, bytes: None }
     }
 
     /// Puts the hashes of a batch's rows, and of nothing else, into `hashes`.
@@ -53,22 +35,22 @@ impl RowHasher {
             let what = format!("there are {} columns, and the key is columns {:?}", columns.len(), self.key);
             return Err(ArrowError::SchemaError(what));
         }
-        let (all, of_key) = match &mut self.encoders {
-            Some(encoders) => encoders,
+        let (all, of_key) = match &mut self.bytes {
+            Some(bytes) => bytes,
             none => {
-                let of_key = if key.is_empty() { None } else { Some(Encoded::new(&key)?) };
-                none.insert((Encoded::new(columns)?, of_key))
+                let of_key = if key.is_empty() { None } else { Some(RowBytes::new(&key)?) };
+                none.insert((RowBytes::new(columns)?, of_key))
             }
         };
         hashes.clear();
         // One half tells the row apart and the other what it holds, so that together they still are the whole hash.
-        hashes.extend(all.encode(columns)?.iter().map(|row| {
-            let row = XxHash3_128::oneshot(row.data());
+        hashes.extend(all.rows(columns)?.map(|row| {
+            let row = XxHash3_128::oneshot(row);
             Hashes { key: (row >> 64) as u64, row }
         }));
         if let Some(of_key) = of_key {
-            let keys = of_key.encode(&key)?;
-            hashes.iter_mut().zip(keys.iter()).for_each(|(hashes, key)| hashes.key = XxHash3_64::oneshot(key.data()));
+            let keys = of_key.rows(&key)?;
+            hashes.iter_mut().zip(keys).for_each(|(hashes, key)| hashes.key = XxHash3_64::oneshot(key));
         }
         Ok(())
     }

@@ -4,11 +4,12 @@
 //! row: a hash of its key, one of all its columns, and its place. Where the buckets of two tables differ, the coordinator
 //! finds the rows in these, and [`show`] reads those rows alone.
 //!
-//! A row is hashed as the bytes that the tag step compares rows by, so both have one notion of what is equal. The hash is
-//! XXH3, which is the same in every process; it finds damage and mistakes, not someone who makes rows to deceive it.
+//! Rows are equal here when the tag step takes them for equal: bit by bit, a map whatever the order of its entries. The hash
+//! is XXH3, which is the same in every process; it finds damage and mistakes, not someone who makes rows to deceive it.
 //!
-//! `hash` is pure; `rows` writes hashes of single rows, a bounded number of which it holds.
+//! `bytes` and `hash` are pure; `rows` writes hashes of single rows, a bounded number of which it holds.
 
+mod bytes;
 mod error;
 mod hash;
 mod rows;
