@@ -136,6 +136,54 @@ fn a_range_of_four_appends_gives_its_own_rows_in_order() {
 }
 
 #[test]
+fn one_snapshot_is_filtered_by_a_column_that_is_not_carried() {
+    let Some(mut case) = Case::new(2) else { return };
+    for rows in [[(1, "x"), (2, "y")], [(3, "x"), (4, "y")], [(5, "x"), (6, "y")]] {
+        let file = case.script.file(&rows);
+        case.script.snapshot("append", &[&file], &[]);
+    }
+    let columns = ["_commit_snapshot_id", "_change_ordinal", "_pos", "_commit_snapshot_sequence_number"];
+    for key in [json!(["id"]), Value::Null] {
+        let job = case.log_job().without_source("starting_strategy");
+        let job = if key.is_null() { job.without_source("identifier_columns") } else { job };
+        let job = job
+            .source("from_snapshot", case.id(2))
+            .source("to_snapshot", case.id(2))
+            .source("keep", json!(["id"]))
+            .source("filter", "v = 'y'".into())
+            .source("include_metadata_columns", json!(columns));
+        let rows = case.rows(&job);
+        let expected = json!([{"id": 4, "change": "INSERT", "_commit_snapshot_id": case.id(2), "_change_ordinal": 0,
+            "_pos": 1, "_commit_snapshot_sequence_number": 2}]);
+        assert_eq!(json!(rows), expected);
+    }
+}
+
+#[test]
+fn an_update_over_the_filters_edge_shows_the_side_that_matches() {
+    let Some(mut case) = Case::new(2) else { return };
+    let one = case.script.file(&[(1, "x"), (2, "y"), (3, "x")]);
+    case.script.snapshot("append", &[&one], &[]);
+    let (two, ids) = (case.script.file(&[(1, "y"), (2, "x"), (3, "x")]), case.script.ids(&[1, 2]));
+    let hit = case.script.positions(&[(&one, 2)]);
+    case.script.snapshot("overwrite", &[&two, &ids, &hit], &[]);
+    let log = case.log_job().source("filter", "v = 'x'".into());
+    case.job_has_changes(&log, &["I(1,x) I(3,x)", "UB(1,x) UA(2,x)"]);
+    // The same where the column itself is not carried.
+    let narrow = case.log_job().source("filter", "v = 'x'".into()).source("keep", json!(["id"]));
+    case.job_has_changes(&narrow, &["I(1,null) I(3,null)", "UB(1,null) UA(2,null)"]);
+    let mirror = |case: &Case, to| {
+        case.job("lake.edge").keys(&["id"]).source("filter", "v = 'x'".into()).source("to_snapshot", case.id(to))
+    };
+    for (to, expected) in [(1, ["(1,x)", "(3,x)"]), (2, ["(2,x)", "(3,x)"])] {
+        let job = mirror(&case, to);
+        let mut rows: Vec<String> = case.rows(&job).iter().map(change).collect();
+        rows.sort();
+        assert_eq!(rows, expected, "at S{to}");
+    }
+}
+
+#[test]
 fn ranges_after_one_another_have_each_change_once() {
     let Some(mut case) = Case::new(2) else { return };
     for (id, v) in [(1, "a"), (2, "b"), (3, "c")] {
