@@ -639,3 +639,52 @@ fn rows_that_come_and_go_in_snapshots_of_one_time_end_as_their_order_says() {
     case.has_changes(&["I(1,hello)", "D(1,hello)", "I(1,hallo)"]);
     case.mirror_has("(1,hallo)");
 }
+
+#[test]
+fn a_rewrite_by_another_name_ends_neither_a_plain_append_nor_a_mirror_without_a_key() {
+    let Some(mut case) = Case::new(2) else { return };
+    let files: Vec<_> = [(1, "a"), (2, "b")].iter().map(|row| case.script.file(&[*row])).collect();
+    case.script.snapshot("append", &files.iter().collect::<Vec<_>>(), &[]);
+    let compacted = case.script.file(&[(2, "b"), (1, "a")]);
+    case.script.snapshot("overwrite", &[&compacted], &files.iter().collect::<Vec<_>>());
+    let three = case.script.file(&[(3, "c")]);
+    case.script.snapshot("append", &[&three], &[]);
+    let step = |case: &Case, target: &str, to: usize| {
+        let job = case.job(&format!("lake.{target}")).source("to_snapshot", case.id(to));
+        if target == "plain" { job.target("mode", "append".into()).source("changes", "net".into()) } else { job }
+    };
+    for target in ["plain", "keyless"] {
+        for (to, expected) in [(1, "(1,a) (2,b)"), (2, "(1,a) (2,b)"), (3, "(1,a) (2,b) (3,c)")] {
+            let job = step(&case, target, to);
+            let mut rows: Vec<String> = case.rows(&job).iter().map(change).collect();
+            rows.sort();
+            assert_eq!(rows.join(" "), expected, "{target} at S{to}");
+        }
+    }
+    // A row that really went cannot be carried.
+    let hit = case.script.positions(&[(&compacted, 0)]);
+    case.script.snapshot("delete", &[&hit], &[]);
+    for (target, code) in [("plain", 4), ("keyless", 2)] {
+        let failed = case.run(&step(&case, target, 4));
+        assert_eq!(failed.code, Some(code), "{}", failed.stderr);
+        assert!(failed.stderr.contains("deleted or updated"), "{}", failed.stderr);
+    }
+}
+
+#[test]
+fn of_equal_rows_the_one_that_lives_on_keeps_its_row_id() {
+    for changed in [0, 1] {
+        let Some(mut case) = Case::new(3) else { return };
+        let one = case.script.file(&[(1, "a"), (1, "a")]);
+        case.script.snapshot("append", &[&one], &[]);
+        let mut rows = vec![(1, "a", 0), (1, "a", 1)];
+        rows[changed as usize].1 = "B";
+        let two = case.script.file_with_row_ids(&rows);
+        case.script.snapshot("overwrite", &[&two], &[&one]);
+        let job = case.log_job().without_source("identifier_columns");
+        let job = job.source("include_metadata_columns", json!(["_commit_snapshot_id", "_row_id"]));
+        case.job_has_changes(&job, &["I(1,a) I(1,a)", "UB(1,a) UA(1,B)"]);
+        let updates = case.rows(&job).into_iter().filter(|row| row["change"] != "INSERT");
+        assert!(updates.into_iter().all(|row| row["_row_id"] == changed), "the row that changed is {changed}");
+    }
+}

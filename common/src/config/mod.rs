@@ -28,7 +28,7 @@ pub use source::{
 pub use table_name::{TableName, TableNameError};
 pub use target::{CopyMode, DeleteFormat, TargetSettings};
 
-use crate::model::{DuplicateKeys, JobName, TargetMode};
+use crate::model::{DuplicateKeys, JobName, MetadataColumn, TargetMode};
 use block::Block;
 use error::Report;
 use yaml::Node;
@@ -108,6 +108,12 @@ fn read(root: Node, report: &mut Report) -> Option<JobFile> {
 /// What one block says that makes sense only with the other.
 fn check_together(job: &JobFile, report: &mut Report) {
     if job.target.mode == TargetMode::Append {
+        let name = job.target.change_type_column.as_deref();
+        let taken = |column: &&MetadataColumn| name.is_some_and(|name| name.eq_ignore_ascii_case(column.name()));
+        if let Some(column) = MetadataColumn::ALL.iter().find(taken) {
+            let message = format!("{column} is the name of a metadata column: choose another, such as _change_type");
+            report.problem("target.change_type_column", message);
+        }
         return;
     }
     for (key, is_given) in [

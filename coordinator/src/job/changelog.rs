@@ -193,6 +193,10 @@ pub(super) fn identity(job: &JobFile, source: &TableMetadata, schema: &Schema) -
         return Ok(Identity::None);
     }
     let key = schema::key_fields(schema, &job.source.identifier_columns)?;
+    if let Some((at, _)) = key.iter().enumerate().find(|(at, id)| key[..*at].contains(id)) {
+        let column = job.source.identifier_columns.get(at).cloned().unwrap_or_default();
+        return Err(Misfit { column, problem: "it is named twice".into() });
+    }
     Ok(match key.is_empty() {
         false => Identity::Columns(key),
         true if source.format_version() >= FormatVersion::V3 => Identity::RowId,

@@ -6,18 +6,39 @@
 
 use std::collections::BTreeMap;
 
-use iceberg::spec::{NestedField, Schema, StructType, TableMetadata, Type};
+use iceberg::spec::{NestedField, PrimitiveType, Schema, StructType, TableMetadata, Type};
 use iceferry_common::config::{JobFile, fingerprint};
+use iceferry_common::filter::TableFilter;
 
 use super::schema::Misfit;
 
 /// Between the parts of the hash: that of the job, the id of the source's schema, and that of the columns read.
 const SEPARATOR: char = '-';
 
-/// The hash of a mirror: of its job, and of the source's columns that it holds.
-pub(super) fn mirror_hash(job: &JobFile, read: &Schema) -> String {
+/// The hash of a mirror: of its job, of the source's columns that it holds, and of those that its filter asks for.
+pub(super) fn mirror_hash(job: &JobFile, read: &Schema, filter: Option<&TableFilter>) -> String {
     let job = job.mirror_hash();
-    format!("{job}{SEPARATOR}{}{SEPARATOR}{}", read.schema_id(), columns_hash(read))
+    let hash = format!("{job}{SEPARATOR}{}{SEPARATOR}{}", read.schema_id(), columns_hash(read));
+    match filter {
+        Some(filter) => format!("{hash}{SEPARATOR}{}", filter_hash(filter)),
+        None => hash,
+    }
+}
+
+/// What rows a filter keeps: its condition by field id, and the types that values are compared in. A float that becomes a
+/// double is compared with another value; integers and decimals that become wider are not.
+fn filter_hash(filter: &TableFilter) -> String {
+    let mut text = filter.bound().canonical();
+    for (path, column) in columns(filter.schema()) {
+        text.push_str(&format!("\n{}:{path}{} {}", path.len(), column.id, column.kind));
+    }
+    fingerprint(&text)
+}
+
+/// Whether a filter keeps other rows than when a target of this hash was brought up to date.
+pub(super) fn is_filter_stale(mirror_hash: &str, filter: &TableFilter) -> bool {
+    // Earlier versions did not tell.
+    mirror_hash.split(SEPARATOR).nth(3).is_some_and(|held| held != filter_hash(filter))
 }
 
 fn columns_hash(read: &Schema) -> String {
@@ -72,6 +93,8 @@ fn stale_column(before: &Schema, now: &Schema) -> Option<Misfit> {
 /// What counts of a column.
 struct Column {
     id: i32,
+    /// Its type, as far as comparing values goes.
+    kind: String,
     /// Rows from before the column was added have a value.
     has_default: bool,
 }
@@ -87,7 +110,13 @@ fn add_struct(fields: &StructType, parent: &str, columns: &mut BTreeMap<String, 
     for field in fields.fields() {
         let path = if parent.is_empty() { field.name.clone() } else { format!("{parent}.{}", field.name) };
         let NestedField { id, initial_default, field_type, .. } = field.as_ref();
-        columns.insert(path.clone(), Column { id: *id, has_default: initial_default.is_some() });
+        let kind = match field_type.as_ref() {
+            Type::Primitive(PrimitiveType::Int | PrimitiveType::Long) => "integer".to_owned(),
+            Type::Primitive(PrimitiveType::Decimal { scale, .. }) => format!("decimal of scale {scale}"),
+            Type::Primitive(other) => other.to_string(),
+            _ => String::new(),
+        };
+        columns.insert(path.clone(), Column { id: *id, kind, has_default: initial_default.is_some() });
         add_type(field_type, &path, columns);
     }
 }
@@ -108,7 +137,8 @@ fn add_type(of: &Type, path: &str, columns: &mut BTreeMap<String, Column>) {
 mod tests {
     use std::sync::Arc;
 
-    use iceberg::spec::{ListType, Literal, NestedFieldRef, PrimitiveType};
+    use iceberg::spec::{ListType, Literal, NestedFieldRef};
+    use iceferry_common::filter::Filter;
 
     use super::*;
 
@@ -140,15 +170,35 @@ mod tests {
     #[test]
     fn another_column_of_the_same_name_makes_another_mirror() {
         let (job, base) = (job(), nested(2, 91));
-        let hash = mirror_hash(&job, &base);
-        assert_eq!(hash, mirror_hash(&job, &nested(2, 91)));
+        let hash = mirror_hash(&job, &base, None);
+        assert_eq!(hash, mirror_hash(&job, &nested(2, 91), None));
         assert!(is_of_job(&hash, &job) && is_of_job(&job.mirror_hash(), &job));
         assert_eq!(stale_name(&base, &nested(2, 91)), None);
         for (other, name) in [(nested(3, 91), "c"), (nested(2, 92), "l.element.x")] {
-            assert_ne!(hash, mirror_hash(&job, &other), "{name}");
-            assert!(is_of_job(&mirror_hash(&job, &other), &job), "{name}");
+            assert_ne!(hash, mirror_hash(&job, &other, None), "{name}");
+            assert!(is_of_job(&mirror_hash(&job, &other, None), &job), "{name}");
             assert_eq!(stale_name(&base, &other).as_deref(), Some(name));
         }
+    }
+
+    #[test]
+    fn a_filter_on_another_column_or_another_type_is_told_from_the_one_before() {
+        let of = |id: i32, of: PrimitiveType| {
+            let field = Arc::new(NestedField::optional(id, "a", Type::Primitive(of)));
+            let table = schema([column(1, "id"), field]);
+            TableFilter::new(Filter::parse("a = 1").unwrap(), &table).unwrap()
+        };
+        let before = mirror_hash(&job(), &schema([column(1, "id")]), Some(&of(2, PrimitiveType::Int)));
+        for (filter, is_stale) in [
+            (of(2, PrimitiveType::Int), false),
+            (of(2, PrimitiveType::Long), false),
+            (of(3, PrimitiveType::Int), true),
+            (of(2, PrimitiveType::Float), true),
+        ] {
+            assert_eq!(is_filter_stale(&before, &filter), is_stale, "{:?}", filter.schema());
+        }
+        let float = mirror_hash(&job(), &schema([column(1, "id")]), Some(&of(2, PrimitiveType::Float)));
+        assert!(is_filter_stale(&float, &of(2, PrimitiveType::Double)));
     }
 
     #[test]

@@ -62,10 +62,13 @@ pub enum JobError {
     },
     /// The snapshot of each change is asked for, of changes that are those of several snapshots together.
     #[error(
-        "source.include_metadata_columns: {column}: with changes: net a change of {table} may be the outcome of several \
-         snapshots, and which one last made it is not told; leave the column out, or ask for changes: per_snapshot"
+        "source.include_metadata_columns: {column}: with {with} a change of {table} may be the outcome of several \
+         snapshots, and which one last made it is not told; leave the column out, or make a new target with changes: \
+         per_snapshot"
     )]
     NetCommit {
+        /// The setting by which it is.
+        with: &'static str,
         /// The source table.
         table: String,
         /// The column.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use iceberg::spec::{FormatVersion, Schema, SchemaRef, TableMetadata};
-use iceferry_common::config::{Changes, ColumnChoice, FollowedRef, JobFile, StartBound};
+use iceferry_common::config::{Changes, ColumnChoice, FollowedRef, JobFile, StartBound, StartingStrategy};
 use iceferry_common::filter::TableFilter;
 use iceferry_common::model::{Identity, SnapshotId, TargetMode};
 
@@ -131,6 +131,7 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
         return Err(fit(misfit));
     }
     check_commit_columns(&job, &source, &range)?;
+    check_beginning(&job, &source, &range).await?;
     let target = match existing {
         Some(table) => {
             check_target(&job, &table, checkpoint.as_ref())?;
@@ -206,17 +207,40 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
     })
 }
 
+/// Where changes from the oldest snapshot on are asked for, that it began with nothing. Some writers cut a history off
+/// when they expire snapshots: the oldest that is left has no parent then, and files of those that are gone.
+async fn check_beginning(job: &JobFile, source: &LoadedTable, range: &Range) -> Result<(), JobError> {
+    let Range::Epochs(epochs) = range else { return Ok(()) };
+    let Some(first) = epochs.first().filter(|epoch| epoch.before.is_none()) else { return Ok(()) };
+    let start = match job.source.bounds.start {
+        // The whole state is asked for, whatever became of the history before.
+        None | Some(StartBound::Strategy(StartingStrategy::Initial)) => return Ok(()),
+        Some(StartBound::Strategy(StartingStrategy::Earliest)) if job.changes() == Changes::Net => return Ok(()),
+        Some(start) => start,
+    };
+    let (name, lists) = (source.ident.to_string(), ManifestLists::default());
+    match plan::root_with_a_past(&name, &source.storage, &source.metadata, &lists, first.through).await? {
+        None => Ok(()),
+        Some(oldest) => Err(plan::RangeError::cut_off(start, oldest).into()),
+    }
+}
+
 /// A net change may be the outcome of several snapshots: which of them last made it is not told, so it must not be asked for.
 fn check_commit_columns(job: &JobFile, source: &LoadedTable, range: &Range) -> Result<(), JobError> {
     let column = job.source.metadata_columns.iter().find(|column| column.is_of_commit());
-    let (Some(column), Range::Epochs(epochs), Changes::Net) = (column, range, job.changes()) else { return Ok(()) };
+    let (Some(column), Range::Epochs(epochs)) = (column, range) else { return Ok(()) };
+    let with = match range.resync(&source.metadata) {
+        Some(_) => "on_rollback: resync",
+        None if job.changes() == Changes::Net => "changes: net",
+        None => return Ok(()),
+    };
     let is_of_one_snapshot = |epoch: &plan::Epoch| {
         let through = source.metadata.snapshot_by_id(epoch.through.0);
         through.is_some_and(|through| through.parent_snapshot_id() == epoch.before.map(|before| before.0))
     };
     match epochs.iter().all(is_of_one_snapshot) {
         true => Ok(()),
-        false => Err(JobError::NetCommit { table: source.ident.to_string(), column: column.to_string() }),
+        false => Err(JobError::NetCommit { table: source.ident.to_string(), column: column.to_string(), with }),
     }
 }
 
@@ -346,15 +370,31 @@ pub(super) fn reading(
     let mut first = None;
     for (schemas, read_schema) in fitting {
         let held = checkpoint.map(|checkpoint| checkpoint.mirror_hash.as_str());
-        match held.and_then(|held| columns::stale(held, &source.metadata, &read_schema)) {
+        // One that does not bind is an error of its own.
+        let filter = filter(job, source, &schemas).ok().flatten();
+        let stale = held.and_then(|held| {
+            let stale_filter = filter.as_ref().filter(|filter| columns::is_filter_stale(held, filter));
+            columns::stale(held, &source.metadata, &read_schema).or_else(|| stale_filter.map(stale_filter_column))
+        });
+        match stale {
             Some(misfit) => first = first.or(Some(misfit)),
             None => {
-                let mirror_hash = columns::mirror_hash(job, &read_schema);
+                let mirror_hash = columns::mirror_hash(job, &read_schema, filter.as_ref());
                 return Ok(Reading { schemas, read_schema: Arc::new(read_schema), mirror_hash });
             }
         }
     }
     Err(first.unwrap_or_else(|| Misfit { column: "*".into(), problem: "the source has no schema".into() }))
+}
+
+fn stale_filter_column(filter: &TableFilter) -> Misfit {
+    let names: Vec<&str> = filter.schema().as_struct().fields().iter().map(|field| field.name.as_str()).collect();
+    Misfit {
+        column: names.join(", "),
+        problem: "source.filter asks for it, and it is another column, or of another type, than when the target was \
+                  brought up to date, so that rows of the target may be stale; make a new target"
+            .into(),
+    }
 }
 
 fn creation(

@@ -8,8 +8,8 @@ use iceberg::spec::{SchemaRef, TableMetadata};
 use iceferry_common::config::JobFile;
 use iceferry_common::fault::{Class, Classified, chain};
 use iceferry_common::model::{
-    EpochContext, EpochId, Fence, RowCounts, RunId, ScanTask, Side, SnapshotId, SourceCommit, SourceContext,
-    StagedFile, TargetContext, TargetMode, staging_folder,
+    EpochContext, EpochId, Fence, Resolution, RowCounts, RunId, ScanTask, Side, SnapshotId, SourceCommit,
+    SourceContext, StagedFile, TargetContext, TargetMode, staging_folder,
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -515,7 +515,9 @@ impl Prepared {
 
     /// Whether the target can carry what a task will find.
     pub(super) fn check_task(&self, task: &ScanTask) -> Result<(), JobError> {
-        let going = task.differences.iter().find(|difference| difference.before != Side::Absent);
+        // Where rows are compared, those that went may all be carried over; if not, the task itself refuses them.
+        let may_cancel = task.resolution != Resolution::Keep;
+        let going = task.differences.iter().find(|difference| difference.before != Side::Absent && !may_cancel);
         match (going, self.job.target.mode) {
             (Some(_), TargetMode::Append) if self.changelog.as_ref().is_some_and(|shape| shape.has_change_type) => {
                 Ok(())

@@ -5,6 +5,7 @@
 //! file (`reach`, `bounds`, `partition`), which hold rows that count (`filter`), which files a rewrite may have made of each other (`group`), and how
 //! differences become tasks (`pack`). `difference` and `planner` drive them.
 
+mod beginning;
 mod bounds;
 mod difference;
 mod entry;
@@ -29,6 +30,7 @@ use iceferry_common::storage::Storage;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
+pub use beginning::root_with_a_past;
 pub use error::PlanError;
 pub use lists::ManifestLists;
 pub use range::{Epoch, Nothing, Range, RangeError, RangeRequest, epochs};

@@ -1,7 +1,9 @@
 //! The real attempt: rows from storage over the tag step into staged files, on a blocking thread.
 
-use std::cell::{Cell, RefCell};
-use std::sync::Arc;
+use std::cell::Cell;
+use std::sync::mpsc::{self, IntoIter};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Scope;
 
 use arrow::error::ArrowError;
 use async_trait::async_trait;
@@ -23,6 +25,9 @@ use crate::read::{ReadError, ReadOptions, TaskReader};
 use crate::stage::{StageOptions, Stager};
 use crate::tag::{self, Pairing, Tagged, Tagging};
 use crate::{Change, ChangeBatch, Columns};
+
+/// Batches that are decoded ahead of those that are compared.
+const BATCHES_AHEAD: usize = 4;
 
 /// Reads, tags and stages, each attempt within its share of the worker's memory.
 #[derive(Debug, Clone, Copy)]
@@ -127,11 +132,19 @@ impl PipelineRunner {
 
     /// Reads, tags and stages.
     fn read_and_stage(self, made: &Made<'_>, tagging: Tagging, space: Space) -> Result<TaskOutput, AttemptError> {
-        let plain_columns = RefCell::new(Vec::new());
+        let plain_columns = Mutex::new(Vec::new());
         let reader = self.reader(made, &plain_columns)?;
-        let mut tagged = tag::tag(reader, tagging, space);
-        let staged = self.stage(made, &mut tagged, &plain_columns);
-        let (files, rows) = closed(&mut tagged, staged)?;
+        let (files, rows) = if made.task.resolution == Resolution::Keep {
+            let mut tagged = tag::tag(reader, tagging, space);
+            let staged = self.stage(made, &mut tagged, &plain_columns);
+            closed(&mut tagged, staged)?
+        } else {
+            std::thread::scope(|scope| {
+                let mut tagged = tag::tag(ahead(scope, reader), tagging, space);
+                let staged = self.stage(made, &mut tagged, &plain_columns);
+                closed(&mut tagged, staged)
+            })?
+        };
         let rows = with_read(rows, made.progress);
         made.progress.set(rows);
         Ok(TaskOutput { task: made.task.id, attempt: made.attempt, files, exchanged: None, rows })
@@ -153,9 +166,10 @@ impl PipelineRunner {
             );
             return Err(AttemptError { class: Class::Refused, message, left_behind: Vec::new() });
         }
-        let plain_columns = RefCell::new(Vec::new());
+        let plain_columns = Mutex::new(Vec::new());
         let reader = self.reader(made, &plain_columns)?;
-        let exchanged = tag::exchange(reader, tagging, space).map_err(|error| match made.cancel.is_cancelled() {
+        let exchanged = std::thread::scope(|scope| tag::exchange(ahead(scope, reader), tagging, space));
+        let exchanged = exchanged.map_err(|error| match made.cancel.is_cancelled() {
             true => AttemptError::cancelled(Vec::new()),
             false => AttemptError::new(&error, Vec::new()),
         })?;
@@ -187,7 +201,7 @@ impl PipelineRunner {
             })
         });
         let mut tagged = tag::tag(reader, Tagging { level: 1, ..tagging }, space);
-        let staged = self.stage(made, &mut tagged, &RefCell::default());
+        let staged = self.stage(made, &mut tagged, &Mutex::default());
         let (files, rows) = closed(&mut tagged, staged)?;
         made.progress.set(with_read(rows, made.progress));
         // What was read says that no row was missed; it was counted when it was exchanged.
@@ -195,7 +209,7 @@ impl PipelineRunner {
         Ok(TaskOutput { task: made.task.id, attempt: made.attempt, files, exchanged: None, rows })
     }
 
-    fn reader<'a>(self, made: &Made<'a>, plain_columns: &'a RefCell<Vec<usize>>) -> Result<Counted<'a>, AttemptError> {
+    fn reader<'a>(self, made: &Made<'a>, plain_columns: &'a Mutex<Vec<usize>>) -> Result<Counted<'a>, AttemptError> {
         let source = Storage::new(made.context.source.storage.clone());
         let reader =
             TaskReader::open(&made.reading, made.task, source, made.runtime.clone(), self.read_options(made.cancel));
@@ -208,7 +222,7 @@ impl PipelineRunner {
         self,
         made: &Made<'_>,
         tagged: &mut Tagged<I>,
-        plain_columns: &RefCell<Vec<usize>>,
+        plain_columns: &Mutex<Vec<usize>>,
     ) -> Result<(Vec<StagedFile>, RowCounts), AttemptError>
     where
         I: Iterator<Item = Result<ChangeBatch, E>>,
@@ -222,9 +236,10 @@ impl PipelineRunner {
         let mut stager = stager.map_err(|error| AttemptError::new(&error, Vec::new()))?;
         // The first batch opens the first file, which tells how its writer fared with dictionaries.
         let mut first = tagged.next();
+        let plain = plain_columns.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match &made.shown {
-            Some(shown) => stager.without_dictionary(&shown.places(&plain_columns.borrow())),
-            None => stager.without_dictionary(&plain_columns.borrow()),
+            Some(shown) => stager.without_dictionary(&shown.places(&plain)),
+            None => stager.without_dictionary(&plain),
         }
         // Cancelling is looked at for each batch, so that an attempt whose lease is lost does not go on staging.
         while let Some(batch) = first.take().or_else(|| tagged.next()) {
@@ -333,7 +348,7 @@ struct Counted<'a> {
     reader: TaskReader,
     progress: &'a Counters,
     /// What the reader's first file says of its columns.
-    plain_columns: &'a RefCell<Vec<usize>>,
+    plain_columns: &'a Mutex<Vec<usize>>,
 }
 
 impl Iterator for Counted<'_> {
@@ -343,7 +358,8 @@ impl Iterator for Counted<'_> {
         let is_first = self.reader.rows_read() == 0;
         let batch = self.reader.next();
         if is_first {
-            self.plain_columns.replace(self.reader.columns_without_dictionary());
+            *self.plain_columns.lock().unwrap_or_else(PoisonError::into_inner) =
+                self.reader.columns_without_dictionary();
         }
         self.progress.set_read(self.reader.rows_read(), self.reader.bytes_fetched());
         batch
@@ -364,6 +380,26 @@ fn compared(context: &EpochContext, task: &ScanTask) -> Option<EpochContext> {
 fn misshapen(error: &ArrowError) -> AttemptError {
     let message = format!("take the columns that are shown out of those that were compared: {error}");
     AttemptError { class: Class::Bug, message, left_behind: Vec::new() }
+}
+
+/// Reads on a thread of its own: to compare rows takes about as long as to decode them. A reader that panics ends the scope
+/// with a panic, so that its rows are not taken for all.
+fn ahead<'scope, 'env>(
+    scope: &'scope Scope<'scope, 'env>,
+    reader: Counted<'scope>,
+) -> IntoIter<Result<ChangeBatch, ReadError>> {
+    let (batches, read) = mpsc::sync_channel(BATCHES_AHEAD);
+    let span = tracing::Span::current();
+    scope.spawn(move || {
+        let _entered = span.entered();
+        for batch in reader {
+            // Nobody wants it any more when the comparison has failed.
+            if batches.send(batch).is_err() {
+                return;
+            }
+        }
+    });
+    read.into_iter()
 }
 
 /// The counts of an attempt with what its reader has said.

@@ -16,6 +16,7 @@ use super::file_schema::FallbackIds;
 use super::key_fields::{KeyFields, leaves};
 use super::opened::start_open;
 use super::positions::{self, PositionsByFile};
+use super::select::row_groups_with_rows;
 use super::vector;
 use super::{ReadError, ReadOptions};
 
@@ -242,7 +243,7 @@ impl Deletes {
                 (&fields.required, &fields.read_schema),
                 // By its position or an older name, another column might pass for the key.
                 &self.ids.certain(),
-                |file, _| (0..file.metadata.num_row_groups()).collect(),
+                |file, _| row_groups_with_rows(&file.metadata).collect(),
             )?;
             while let Some(columns) = columns.next()? {
                 let inserted = leaves(columns).map_err(KeyError::from).and_then(|keys| table.insert(index, &keys));

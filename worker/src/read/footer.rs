@@ -71,6 +71,7 @@ impl OpenFile {
             ParquetMetaDataReader::decode_metadata(&tail[start..tail.len() - FOOTER_SIZE])
                 .map_err(|source| ReadError::Decode { act: "decode the footer", location: location.to_owned(), source })
         })?;
+        let metadata = with_real_dictionaries(metadata);
         let row_starts = check(handle, &metadata)?;
         Ok(Self { handle: handle.clone(), metadata: Arc::new(metadata), tail, row_starts })
     }
@@ -141,6 +142,27 @@ pub(super) fn chunk_bytes(column: &ColumnChunkMetaData) -> Option<Range<u64>> {
     Some(start..start.checked_add(length)?)
 }
 
+/// Old writers have a dictionary page at 0, the place of the file's magic, where there is none.
+fn with_real_dictionaries(metadata: ParquetMetaData) -> ParquetMetaData {
+    let is_none = |column: &ColumnChunkMetaData| column.dictionary_page_offset() == Some(0);
+    if !metadata.row_groups().iter().any(|group| group.columns().iter().any(is_none)) {
+        return metadata;
+    }
+    let groups = metadata.row_groups().iter().map(|group| {
+        let columns = group.columns().iter().map(|column| match is_none(column) {
+            true => column.clone().into_builder().set_dictionary_page_offset(None).build(),
+            false => Ok(column.clone()),
+        });
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
+        group.clone().into_builder().set_column_metadata(columns).build()
+    });
+    match groups.collect::<Result<Vec<_>, _>>() {
+        Ok(groups) => ParquetMetaData::new(metadata.file_metadata().clone(), groups),
+        // It is checked as it is.
+        Err(_) => metadata,
+    }
+}
+
 /// Checks the numbers that reading leans on, and gives the first row of each row group.
 fn check(handle: &FileHandle, metadata: &ParquetMetaData) -> Result<Vec<u64>, ReadError> {
     let damaged = |what: String| ReadError::damaged(&handle.location, what);
@@ -153,7 +175,8 @@ fn check(handle: &FileHandle, metadata: &ParquetMetaData) -> Result<Vec<u64>, Re
             .and_then(|rows| next.checked_add(rows))
             .filter(|end| i64::try_from(*end).is_ok())
             .ok_or_else(|| damaged(format!("row group {index} claims {} rows", row_group.num_rows())))?;
-        for column in row_group.columns() {
+        // A row group without rows need not have pages; it is never read.
+        for column in row_group.columns().iter().filter(|_| row_group.num_rows() > 0) {
             if chunk_bytes(column).is_none_or(|bytes| bytes.end > handle.size_bytes) {
                 let name = column.column_path().string();
                 return Err(damaged(format!("the bytes of column {name} in row group {index} are not in the file")));
@@ -170,7 +193,8 @@ fn check(handle: &FileHandle, metadata: &ParquetMetaData) -> Result<Vec<u64>, Re
 /// A wrong offset index would make the decoder give wrong rows without an error.
 fn check_page_locations(handle: &FileHandle, metadata: &ParquetMetaData) -> Result<(), ReadError> {
     let Some(index) = metadata.offset_index() else { return Ok(()) };
-    for (row_group, columns) in metadata.row_groups().iter().zip(index) {
+    let with_rows = metadata.row_groups().iter().zip(index).filter(|(row_group, _)| row_group.num_rows() > 0);
+    for (row_group, columns) in with_rows {
         for (column, offsets) in row_group.columns().iter().zip(columns) {
             let pages = offsets.page_locations();
             let ascending = pages.windows(2).all(|pair| {

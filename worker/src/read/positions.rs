@@ -14,6 +14,7 @@ use super::delete_columns::{DeleteColumns, nullable_schema};
 use super::fetch::{Fetch, Fetcher};
 use super::file_schema::{FallbackIds, FileSchema};
 use super::footer::OpenFile;
+use super::select::row_groups_with_rows;
 use super::{ReadError, ReadOptions};
 
 /// Reserved field ids of the spec.
@@ -104,5 +105,5 @@ fn row_groups(file: &OpenFile, schema: &FileSchema, wanted: &HashSet<String>) ->
             _ => true,
         }
     };
-    (0..file.metadata.num_row_groups()).filter(may_hold).collect()
+    row_groups_with_rows(&file.metadata).filter(may_hold).collect()
 }

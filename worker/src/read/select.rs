@@ -11,11 +11,16 @@ use super::footer::chunk_bytes;
 
 /// The row groups of a file that belong to a split: those whose midpoint lies in it. All of them without a split.
 pub(super) fn row_groups(metadata: &ParquetMetaData, split: Option<Split>) -> Vec<usize> {
-    let all = 0..metadata.num_row_groups();
+    let all = row_groups_with_rows(metadata);
     match split {
         None => all.collect(),
         Some(split) => all.filter(|index| (split.start..split.end).contains(&midpoint(metadata, *index))).collect(),
     }
+}
+
+/// The row groups that have rows.
+pub(super) fn row_groups_with_rows(metadata: &ParquetMetaData) -> impl Iterator<Item = usize> + '_ {
+    (0..metadata.num_row_groups()).filter(|index| metadata.row_group(*index).num_rows() > 0)
 }
 
 fn midpoint(metadata: &ParquetMetaData, row_group: usize) -> u64 {

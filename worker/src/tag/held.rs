@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::filter_record_batch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Int64Type, SchemaRef};
 use arrow::error::ArrowError;
-use arrow::row::{RowConverter, Rows, SortField};
+use arrow::row::{Row, RowConverter, Rows, SortField};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
@@ -21,6 +21,11 @@ use crate::key_text::printed;
 
 /// The end of a chain of equal rows.
 const NONE: u32 = u32::MAX;
+/// Rows that are encoded together: what is encoded never moves, as it would in one growing buffer.
+const CHUNK_ROWS: usize = 1 << CHUNK_BITS;
+const CHUNK_BITS: u32 = 15;
+/// Equal rows among which the one with the same row id is looked for; beyond them any will do.
+const ROW_ID_STEPS: usize = 64;
 
 /// DELETE rows that wait for an equal INSERT row.
 pub(super) struct Held<S = RandomState> {
@@ -28,6 +33,8 @@ pub(super) struct Held<S = RandomState> {
     key: Vec<usize>,
     /// How many columns decide whether rows are equal; those behind them ride along.
     compared: usize,
+    /// The place of the row id, where rows have one: of equal rows those of one id cancel first.
+    row_id: Option<usize>,
     hasher: S,
     encoded: Option<Encoded>,
     /// What comes out of each batch: its key columns, or the batch.
@@ -37,6 +44,8 @@ pub(super) struct Held<S = RandomState> {
     table: HashTable<Slot>,
     /// For each row the next equal one that is not used yet.
     next: Vec<u32>,
+    /// For each row its id; empty where rows have none.
+    row_ids: Vec<Option<i64>>,
     used: Vec<bool>,
 }
 
@@ -62,7 +71,7 @@ impl Slot {
 
 struct Encoded {
     encoder: RowEncoder,
-    rows: Rows,
+    chunks: Vec<Rows>,
     /// The columns that are encoded, as [`canonical_schema`] has them.
     schema: SchemaRef,
 }
@@ -88,9 +97,9 @@ pub(super) enum Matched {
 
 impl Held {
     /// Holds nothing yet; gives out the columns `key` by index, or all if there are none. Rows are equal when their first
-    /// `compared` columns are.
-    pub(super) fn new(key: Vec<usize>, compared: usize) -> Self {
-        Self::with_hasher(key, compared, RandomState::default())
+    /// `compared` columns are; of several equal ones that with the same value in column `row_id` is taken.
+    pub(super) fn new(key: Vec<usize>, compared: usize, row_id: Option<usize>) -> Self {
+        Self { row_id, ..Self::with_hasher(key, compared, RandomState::default()) }
     }
 }
 
@@ -100,12 +109,14 @@ impl<S: BuildHasher> Held<S> {
         Self {
             key,
             compared,
+            row_id: None,
             hasher,
             encoded: None,
             batches: Vec::new(),
             batch_bytes: 0,
             table: HashTable::new(),
             next: Vec::new(),
+            row_ids: Vec::new(),
             used: Vec::new(),
         }
     }
@@ -122,9 +133,10 @@ impl<S: BuildHasher> Held<S> {
 
     /// Memory that is held, about.
     pub(super) fn memory_bytes(&self) -> usize {
-        let encoded = self.encoded.as_ref().map_or(0, |encoded| encoded.rows.size());
+        let encoded = self.encoded.iter().flat_map(|encoded| &encoded.chunks).map(Rows::size).sum::<usize>();
+        let row_ids = self.row_ids.capacity() * size_of::<Option<i64>>();
         let numbers = self.next.capacity() * size_of::<u32>() + self.table.capacity() * (size_of::<Slot>() + 1);
-        self.batch_bytes + encoded + numbers + self.used.capacity()
+        self.batch_bytes + encoded + row_ids + numbers + self.used.capacity()
     }
 
     /// Holds the rows of a batch with all its columns.
@@ -133,20 +145,21 @@ impl<S: BuildHasher> Held<S> {
             Some(encoded) => encoded,
             none => {
                 let encoder = RowEncoder::new(compared(&batch, self.compared))?;
-                let (rows, schema) = (encoder.empty(), canonical_schema(&batch.schema(), self.compared));
-                none.insert(Encoded { encoder, rows, schema })
+                let schema = canonical_schema(&batch.schema(), self.compared);
+                none.insert(Encoded { encoder, chunks: Vec::new(), schema })
             }
         };
-        encoded.encoder.append(&mut encoded.rows, compared(&batch, self.compared))?;
-        let (hasher, rows) = (&self.hasher, &encoded.rows);
+        encoded.append(compared(&batch, self.compared))?;
+        self.row_ids.extend(row_ids(&batch, self.row_id).into_iter().flatten());
+        let (hasher, encoded) = (&self.hasher, &*encoded);
         for _ in 0..batch.num_rows() {
             let number = u32::try_from(self.next.len()).ok().filter(|number| *number != NONE);
             let Some(number) = number else {
                 return Err(ArrowError::ComputeError("too many rows in one task".to_owned()));
             };
-            let row = rows.row(number as usize);
+            let row = encoded.row(number);
             let hash = Slot::part(hasher.hash_one(row.as_ref()));
-            let equal = |other: &Slot| other.hash == hash && rows.row(other.number as usize) == row;
+            let equal = |other: &Slot| other.hash == hash && encoded.row(other.number) == row;
             match self.table.entry(Slot::spread(hash), equal, |other| Slot::spread(other.hash)) {
                 Entry::Occupied(mut entry) => {
                     self.next.push(entry.get().number);
@@ -167,21 +180,32 @@ impl<S: BuildHasher> Held<S> {
 
     /// Looks for a held row for each row of a batch; both are gone then.
     pub(super) fn match_inserts(&mut self, batch: &RecordBatch) -> Result<Matched, ArrowError> {
-        let Some(Encoded { encoder, rows: held, .. }) = &self.encoded else { return Ok(Matched::None) };
+        let Some(encoded) = &self.encoded else { return Ok(Matched::None) };
         if self.table.is_empty() {
             return Ok(Matched::None);
         }
-        let mut rows = encoder.empty();
-        encoder.append(&mut rows, compared(batch, self.compared))?;
+        let mut rows = encoded.encoder.empty();
+        encoded.encoder.append(&mut rows, compared(batch, self.compared))?;
+        let ids: Option<Vec<Option<i64>>> = row_ids(batch, self.row_id).map(Iterator::collect);
         let mut count = 0;
-        let (table, next, used, hasher) = (&mut self.table, &self.next, &mut self.used, &self.hasher);
-        let came = BooleanBuffer::collect_bool(batch.num_rows(), |row| {
-            let row = rows.row(row);
+        let (table, next, used, hasher) = (&mut self.table, &mut self.next, &mut self.used, &self.hasher);
+        let held_ids = &self.row_ids;
+        let came = BooleanBuffer::collect_bool(batch.num_rows(), |place| {
+            let row = rows.row(place);
             let hash = Slot::part(hasher.hash_one(row.as_ref()));
             let found = table.find_entry(Slot::spread(hash), |slot| {
-                slot.hash == hash && held.row(slot.number as usize).as_ref() == row.as_ref()
+                slot.hash == hash && encoded.row(slot.number).as_ref() == row.as_ref()
             });
             let Ok(mut entry) = found else { return true };
+            let id = ids.as_ref().and_then(|ids| ids[place]);
+            if let Some(before) = id.and_then(|id| before_row_id(entry.get().number, next, held_ids, id)) {
+                // One behind the first of the chain is taken out of it.
+                let number = next[before as usize];
+                next[before as usize] = next[number as usize];
+                used[number as usize] = true;
+                count += 1;
+                return false;
+            }
             let number = entry.get().number;
             used[number as usize] = true;
             match next[number as usize] {
@@ -248,16 +272,58 @@ impl<S: BuildHasher> Held<S> {
         if self.key.is_empty() {
             return Box::new(self.into_unmatched());
         }
-        let Some(Encoded { encoder, rows, schema }) = self.encoded else { return Box::new(std::iter::empty()) };
+        let Some(encoded) = self.encoded else { return Box::new(std::iter::empty()) };
         let (mut first, used) = (0, self.used);
         let counts: Vec<usize> = self.batches.iter().map(RecordBatch::num_rows).collect();
         Box::new(counts.into_iter().map(move |count| {
             let numbers = first..first + count;
             first += count;
-            let rows = numbers.filter(|number| !used[*number]).map(|number| rows.row(number));
-            RecordBatch::try_new(Arc::clone(&schema), encoder.decode(rows)?)
+            let rows = numbers.filter(|number| !used[*number]).map(|number| encoded.row(number as u32));
+            RecordBatch::try_new(Arc::clone(&encoded.schema), encoded.encoder.decode(rows)?)
         }))
     }
+}
+
+impl Encoded {
+    /// Encodes columns behind what there is.
+    fn append(&mut self, columns: &[ArrayRef]) -> Result<(), ArrowError> {
+        let (mut start, rows) = (0, columns.first().map_or(0, |column| column.len()));
+        while start < rows {
+            let room = self.chunks.last().map_or(0, |chunk| CHUNK_ROWS - chunk.num_rows());
+            if room == 0 {
+                self.chunks.push(self.encoder.empty());
+                continue;
+            }
+            let count = room.min(rows - start);
+            let part: Vec<ArrayRef> = columns.iter().map(|column| column.slice(start, count)).collect();
+            if let Some(chunk) = self.chunks.last_mut() {
+                self.encoder.append(chunk, &part)?;
+            }
+            start += count;
+        }
+        Ok(())
+    }
+
+    fn row(&self, number: u32) -> Row<'_> {
+        let (chunk, row) = (number >> CHUNK_BITS, number as usize & (CHUNK_ROWS - 1));
+        self.chunks[chunk as usize].row(row)
+    }
+}
+
+/// The ids of a batch's rows, where they have them.
+fn row_ids(batch: &RecordBatch, place: Option<usize>) -> Option<impl Iterator<Item = Option<i64>> + '_> {
+    batch.columns().get(place?)?.as_primitive_opt::<Int64Type>().map(|ids| ids.iter())
+}
+
+/// The row before the one of this id in a chain of equal rows; none when it is the first, or not near.
+fn before_row_id(first: u32, next: &[u32], ids: &[Option<i64>], id: i64) -> Option<u32> {
+    let is_it = |row: u32| ids.get(row as usize).copied().flatten() == Some(id);
+    if is_it(first) {
+        return None;
+    }
+    let follows = |row: &u32| Some(next[*row as usize]).filter(|next| *next != NONE);
+    let chain = std::iter::successors(Some(first), follows).take(ROW_ID_STEPS);
+    chain.into_iter().find(|row| follows(row).is_some_and(is_it))
 }
 
 /// The rows of a batch that are not used.

@@ -36,7 +36,10 @@ pub(super) struct CameBatch {
 
 impl Resolver {
     pub(super) fn new(tagging: &Tagging) -> Self {
-        let held = Held::new(tagging.key.clone(), tagging.compared);
+        // Ids are of use for rows that are told by them alone.
+        let by_id = tagging.pairing().filter(|pairing| !pairing.nulls_pair);
+        let row_id = by_id.and_then(|pairing| pairing.columns.first().copied());
+        let held = Held::new(tagging.key.clone(), tagging.compared, row_id);
         Self { held, came: Vec::new(), came_bytes: 0, keeps_what_came: tagging.pairing().is_some() }
     }
 

@@ -65,13 +65,57 @@ pub(crate) fn from_json(mut value: Value, act: &str) -> Result<TableMetadata, Ca
     refuse_types(&value, act)?;
     complete_snapshots(&mut value);
     let missing = missing_keys(&value, version);
-    serde_json::from_value(value).map_err(|error| {
+    let defaults = defaults(&value);
+    let metadata: TableMetadata = serde_json::from_value(value).map_err(|error| {
         if missing.is_empty() {
             corrupt(act, format!("it breaks the rules of format version {version}: {error}"))
         } else {
             corrupt(act, format!("it lacks {}", missing.join(", ")))
         }
-    })
+    })?;
+    // The iceberg crate leaves a default out that it cannot read, and rows would have null in its place.
+    let lost = defaults.iter().find(|(schema, id, ..)| {
+        let schema = schema.and_then(|id| metadata.schema_by_id(id)).unwrap_or(metadata.current_schema());
+        schema.field_by_id(*id).is_some_and(|field| field.initial_default.is_none())
+    });
+    match lost {
+        None => Ok(metadata),
+        Some((_, _, path, kind)) => Err(CatalogError::Refused {
+            act: act.to_owned(),
+            problem: format!(
+                "the initial default of column {path} cannot be read as {kind}, and rows that are older than the column \
+                 have it; write them again with the value in them, or drop the column"
+            ),
+        }),
+    }
+}
+
+/// Columns with an initial default, in each schema: the schema's id, the field's, its full name and its type.
+fn defaults(value: &Value) -> Vec<(Option<i32>, i32, String, String)> {
+    let mut found = Vec::new();
+    let listed = value.get("schemas").and_then(Value::as_array).into_iter().flatten();
+    for schema in listed.chain(value.get("schema")) {
+        let id = schema.get("schema-id").and_then(Value::as_i64).and_then(|id| i32::try_from(id).ok());
+        let mut open = vec![(String::new(), schema)];
+        while let Some((path, kind)) = open.pop() {
+            for field in kind.get("fields").and_then(Value::as_array).into_iter().flatten() {
+                let (Some(name), Some(of)) = (field.get("name").and_then(Value::as_str), field.get("type")) else {
+                    continue;
+                };
+                let path = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+                let field_id = field.get("id").and_then(Value::as_i64).and_then(|id| i32::try_from(id).ok());
+                let default = field.get("initial-default").filter(|default| !default.is_null());
+                if let (Some(field_id), Some(of), Some(_)) = (field_id, of.as_str(), default) {
+                    found.push((id, field_id, path.clone(), of.to_owned()));
+                }
+                open.push((path, of));
+            }
+            for part in ["element", "value"] {
+                open.extend(kind.get(part).map(|inner| (format!("{path}.{part}"), inner)));
+            }
+        }
+    }
+    found
 }
 
 /// A table that was upgraded keeps the snapshots of version 1, which may lack what later versions require: their sequence
@@ -173,6 +217,30 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_default_that_would_be_lost_is_refused_by_name() {
+        let with = |kind: Value, default: Value| {
+            let mut metadata = v2(kind);
+            metadata["format-version"] = 3.into();
+            metadata["next-row-id"] = 0.into();
+            metadata["schemas"][0]["fields"][1]["initial-default"] = default;
+            from_json(metadata, "load it")
+        };
+        assert!(with(json!("int"), json!(5)).is_ok());
+        assert!(with(json!("int"), Value::Null).is_ok());
+        let nested = json!({"type": "list", "element-id": 3, "element-required": false, "element": {"type": "struct",
+            "fields": [{"id": 4, "name": "x", "required": false, "type": "int", "initial-default": "5"}]}});
+        for (kind, default, column) in [
+            (json!("int"), json!("5"), "column c "),
+            (json!("timestamp_ns"), json!("2026-01-01T00:00:00.000000001"), "column c "),
+            (nested, Value::Null, "column c.element.x "),
+        ] {
+            let error = with(kind, default).unwrap_err();
+            assert_eq!(error.class(), Class::Refused);
+            assert!(error.to_string().contains(column), "{error}");
+        }
+    }
 
     fn v2(kind: Value) -> Value {
         json!({

@@ -1,8 +1,10 @@
 //! Why a range of snapshots cannot be had.
 
-use iceferry_common::config::FollowedRef;
+use iceferry_common::config::{FollowedRef, StartBound};
 use iceferry_common::fault::{Class, Classified};
 use iceferry_common::model::SnapshotId;
+
+use super::describe_start;
 
 /// Bounds that do not fit the table's history, or a history that does not lead from the checkpoint to its end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -96,6 +98,18 @@ pub enum RangeError {
         /// The oldest snapshot that is left.
         oldest: SnapshotId,
     },
+    /// The changes of the oldest snapshot that is left are asked for, and it has files of snapshots that are gone.
+    #[error(
+        "history gap: the changes of snapshot {oldest} are asked for (start {start}), and it holds files of earlier \
+         snapshots, which were expired and cut off from the history; begin with the whole state (starting_strategy: \
+         initial), or with after_snapshot: {oldest}"
+    )]
+    BeginningCutOff {
+        /// The start as given.
+        start: String,
+        /// The oldest snapshot that is left.
+        oldest: SnapshotId,
+    },
     /// The source was rolled back behind the checkpoint, or its reference was set elsewhere.
     #[error(
         "history gap: the target holds snapshot {checkpoint}, which is not in the history of {followed} (now at \
@@ -113,7 +127,7 @@ pub enum RangeError {
     /// The source was replaced by another table: its history begins anew.
     #[error(
         "history gap: the target holds snapshot {checkpoint}, and the history of {followed} begins anew with \
-         snapshot {root}: the source was replaced, or rolled back and the snapshot expired; copy the table anew"
+         snapshot {root}: the source was replaced, or snapshots were expired and cut off from it; {advice}"
     )]
     Replaced {
         /// What the target holds.
@@ -122,6 +136,8 @@ pub enum RangeError {
         followed: FollowedRef,
         /// The first snapshot of its history.
         root: SnapshotId,
+        /// What to do.
+        advice: &'static str,
     },
     /// The source has no snapshot left, and the target holds one.
     #[error("history gap: the target holds snapshot {checkpoint}, and the source is empty now; copy the table anew")]
@@ -129,6 +145,13 @@ pub enum RangeError {
         /// What the target holds.
         checkpoint: SnapshotId,
     },
+}
+
+impl RangeError {
+    /// The oldest snapshot that is left has a past that is gone.
+    pub(crate) fn cut_off(start: StartBound, oldest: SnapshotId) -> Self {
+        Self::BeginningCutOff { start: describe_start(start), oldest }
+    }
 }
 
 impl Classified for RangeError {
@@ -143,6 +166,7 @@ impl Classified for RangeError {
             Self::RefsUnreadable { .. } => Class::Corrupt,
             Self::Expired { .. }
             | Self::BeginningExpired { .. }
+            | Self::BeginningCutOff { .. }
             | Self::RolledBack { .. }
             | Self::Replaced { .. }
             | Self::Emptied { .. } => Class::HistoryGap,

@@ -245,7 +245,13 @@ impl<'a> History<'a> {
                 let from = format!("checkpoint {checkpoint}");
                 Err(RangeError::Expired { missing, from, through: self.id(end) })
             }
-            None => Err(RangeError::Replaced { checkpoint, followed: self.followed.clone(), root: self.id(0) }),
+            None => {
+                let advice = match self.table.snapshot_by_id(checkpoint.0) {
+                    Some(_) => "set source.on_rollback: resync to apply the difference, or copy the table anew",
+                    None => "copy the table anew",
+                };
+                Err(RangeError::Replaced { checkpoint, followed: self.followed.clone(), root: self.id(0), advice })
+            }
         }
     }
 }

@@ -110,7 +110,10 @@ pub fn epochs(table: &TableMetadata, request: &RangeRequest<'_>) -> Result<Range
     };
     if let Some(checkpoint) = checkpoint {
         let at = match history.position_of_checkpoint(checkpoint, end) {
-            Err(RangeError::RolledBack { .. }) if request.on_rollback == OnRollback::Resync => {
+            // Both states are there, so their difference can be had, whatever lies between them.
+            Err(RangeError::RolledBack { .. } | RangeError::Replaced { .. })
+                if request.on_rollback == OnRollback::Resync && table.snapshot_by_id(checkpoint.0).is_some() =>
+            {
                 return resync(&history, bounds.start, checkpoint, end);
             }
             at => at?,

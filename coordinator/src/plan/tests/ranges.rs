@@ -431,12 +431,15 @@ fn a_resync_applies_the_difference_of_the_two_states() {
 }
 
 #[test]
-fn a_resync_bridges_neither_gaps_nor_replaced_tables() {
+fn a_resync_bridges_no_gap_and_a_replaced_table_where_both_states_are_left() {
     let resync = |table: &TableMetadata, checkpoint| {
         ask_on(&FollowedRef::default(), OnRollback::Resync, table, None, None, checkpoint).unwrap_err()
     };
     let replaced = table(&[(1, 0, "append"), (2, 0, "append")], 2);
-    assert!(matches!(resync(&replaced, 1), RangeError::Replaced { root: SnapshotId(2), .. }));
+    let range = ask_on(&FollowedRef::default(), OnRollback::Resync, &replaced, None, None, 1);
+    assert_eq!(carried(range), [epoch(1, 2)]);
+    let gone = table(&[(2, 0, "append")], 2);
+    assert!(matches!(resync(&gone, 1), RangeError::Replaced { root: SnapshotId(2), .. }));
     let start_expired = table(&[(3, 2, "append"), (4, 3, "append")], 4);
     assert!(matches!(resync(&start_expired, 1), RangeError::Expired { missing: SnapshotId(2), .. }));
     let middle_expired = table(&[(1, 0, "append"), (3, 2, "append")], 3);

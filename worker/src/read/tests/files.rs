@@ -2,7 +2,7 @@
 
 use arrow::array::AsArray;
 use parquet::basic::{Compression, ZstdLevel};
-use parquet::file::metadata::ParquetMetaDataReader;
+use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader, ParquetMetaDataWriter};
 use parquet::file::properties::WriterVersion;
 
 use super::*;
@@ -192,6 +192,38 @@ fn a_file_may_have_no_rows_at_all() {
     let lab = Lab::new();
     let file = lab.data("f.parquet", &id_v(&[]));
     assert_eq!(lab.rows_of(&id_v_schema(), file).unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn row_groups_without_rows_and_dictionaries_at_zero_are_as_good_as_none() {
+    let lab = Lab::new();
+    let file = grouped(&lab);
+    let bytes = std::fs::read(lab.folder.path().join("grouped.parquet")).unwrap();
+    let metadata = ParquetMetaDataReader::new().parse_and_finish(&Bytes::from(bytes.clone())).unwrap();
+    // As pyarrow writes a row group of nothing: no data page, whose place is then 0.
+    let mut groups = metadata.row_groups().to_vec();
+    let columns = groups[0].columns().iter().map(|column| {
+        let column = column.clone().into_builder().set_data_page_offset(0).set_dictionary_page_offset(Some(4));
+        column.set_num_values(0).set_total_compressed_size(20).clear_statistics().build().unwrap()
+    });
+    let empty = groups[0].clone().into_builder().set_num_rows(0).set_column_metadata(columns.collect());
+    groups.insert(1, empty.build().unwrap());
+    groups.push(groups[1].clone());
+    let columns = groups[0].columns().iter().map(|column| {
+        let has_none = column.dictionary_page_offset().is_none();
+        let column = column.clone().into_builder();
+        // As old writers say that there is no dictionary.
+        if has_none { column.set_dictionary_page_offset(Some(0)) } else { column }.build().unwrap()
+    });
+    let columns: Vec<_> = columns.collect();
+    assert!(columns.iter().any(|column| column.dictionary_page_offset() == Some(0)), "some column has none");
+    groups[0] = groups[0].clone().into_builder().set_column_metadata(columns).build().unwrap();
+    let footer = u32::from_le_bytes(bytes[bytes.len() - 8..bytes.len() - 4].try_into().unwrap()) as usize;
+    let mut odd = bytes[..bytes.len() - 8 - footer].to_vec();
+    let metadata = ParquetMetaData::new(metadata.file_metadata().clone(), groups);
+    ParquetMetaDataWriter::new(&mut odd, &metadata).finish().unwrap();
+    let odd = lab.data_file("odd.parquet", &odd, file.record_count);
+    assert_eq!(lab.rows_of(&id_v_schema(), odd).unwrap(), lab.rows_of(&id_v_schema(), file).unwrap());
 }
 
 #[test]
