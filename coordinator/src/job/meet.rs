@@ -8,7 +8,8 @@ use iceferry_common::filter::TableFilter;
 use iceferry_common::model::SnapshotId;
 
 use super::JobError;
-use super::prepare::{Reading, candidates, filter, held, key, reading, those_that_fit};
+use super::prepare::held;
+use super::reading::{Reading, candidates, filter, key, reading, those_that_fit};
 use super::schema::{self, Misfit};
 use crate::catalog::LoadedTable;
 use crate::commit::{self, Checkpoint};

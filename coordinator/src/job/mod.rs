@@ -11,6 +11,7 @@ mod meet;
 mod outline;
 mod prepare;
 mod projection;
+mod reading;
 mod report;
 mod run;
 mod schema;

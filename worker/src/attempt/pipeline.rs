@@ -1,9 +1,7 @@
 //! The real attempt: rows from storage over the tag step into staged files, on a blocking thread.
 
 use std::cell::Cell;
-use std::sync::mpsc::{self, IntoIter};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::Scope;
 
 use arrow::error::ArrowError;
 use async_trait::async_trait;
@@ -16,18 +14,16 @@ use iceferry_common::storage::Storage;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+use super::counted::{Counted, ahead};
 use super::keep::Keep;
 use super::shown::Shown;
 use super::{AttemptError, Counters, Runner};
 use crate::digest;
 use crate::exchange::{Blocks, Space};
-use crate::read::{ReadError, ReadOptions, TaskReader};
+use crate::read::{ReadOptions, TaskReader};
 use crate::stage::{StageOptions, Stager};
 use crate::tag::{self, Pairing, Tagged, Tagging};
 use crate::{Change, ChangeBatch, Columns};
-
-/// Batches that are decoded ahead of those that are compared.
-const BATCHES_AHEAD: usize = 4;
 
 /// Reads, tags and stages, each attempt within its share of the worker's memory.
 #[derive(Debug, Clone, Copy)]
@@ -343,29 +339,6 @@ impl Runner for PipelineRunner {
     }
 }
 
-/// A reader that says how far it is, also while the tag step holds it.
-struct Counted<'a> {
-    reader: TaskReader,
-    progress: &'a Counters,
-    /// What the reader's first file says of its columns.
-    plain_columns: &'a Mutex<Vec<usize>>,
-}
-
-impl Iterator for Counted<'_> {
-    type Item = Result<ChangeBatch, ReadError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let is_first = self.reader.rows_read() == 0;
-        let batch = self.reader.next();
-        if is_first {
-            *self.plain_columns.lock().unwrap_or_else(PoisonError::into_inner) =
-                self.reader.columns_without_dictionary();
-        }
-        self.progress.set_read(self.reader.rows_read(), self.reader.bytes_fetched());
-        batch
-    }
-}
-
 /// The context to read in, where rows are compared by more columns than are shown.
 fn compared(context: &EpochContext, task: &ScanTask) -> Option<EpochContext> {
     let schema = context.changelog.as_ref()?.compared_schema.as_ref()?;
@@ -380,26 +353,6 @@ fn compared(context: &EpochContext, task: &ScanTask) -> Option<EpochContext> {
 fn misshapen(error: &ArrowError) -> AttemptError {
     let message = format!("take the columns that are shown out of those that were compared: {error}");
     AttemptError { class: Class::Bug, message, left_behind: Vec::new() }
-}
-
-/// Reads on a thread of its own: to compare rows takes about as long as to decode them. A reader that panics ends the scope
-/// with a panic, so that its rows are not taken for all.
-fn ahead<'scope, 'env>(
-    scope: &'scope Scope<'scope, 'env>,
-    reader: Counted<'scope>,
-) -> IntoIter<Result<ChangeBatch, ReadError>> {
-    let (batches, read) = mpsc::sync_channel(BATCHES_AHEAD);
-    let span = tracing::Span::current();
-    scope.spawn(move || {
-        let _entered = span.entered();
-        for batch in reader {
-            // Nobody wants it any more when the comparison has failed.
-            if batches.send(batch).is_err() {
-                return;
-            }
-        }
-    });
-    read.into_iter()
 }
 
 /// The counts of an attempt with what its reader has said.
