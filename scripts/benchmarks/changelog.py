@@ -17,7 +17,7 @@ import copying
 ROWS, SMALL = 5_000_000, 100_000
 KEYS = copying.KEYS
 # Megabytes for the process's slots, and the bytes of a task.
-LEGS = {"one task": (14_000, 2**40), "two stages": (1_000, 2**27)}
+LEGS = {"one task": (24_000, 2**40), "two stages": (1_000, 2**27)}
 
 
 def source_of(rows):
