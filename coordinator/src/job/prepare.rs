@@ -11,7 +11,7 @@ use iceferry_common::model::{Identity, TargetMode};
 use super::changelog::{self, AddedColumns, ChangelogShape};
 use super::reading::{Reading, candidates, filter, key, reading, schemas_of_range, those_that_fit};
 use super::schema::{self, Misfit};
-use super::{JobError, columns};
+use super::{JobError, columns, meet};
 use crate::catalog::{self, Catalog, CatalogError, LoadedTable, TableCreation};
 use crate::commit::{self, Checkpoint};
 use crate::plan::{self, ManifestLists, Range, RangeRequest};
@@ -94,10 +94,7 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
     };
 
     let checkpoint = match &existing {
-        Some(target) => {
-            commit::confirm_checkpoint(target, &job.name).await?;
-            held(&job, &source, target)?
-        }
+        Some(target) => meet::checkpoint(&job, &source, target).await?,
         None => None,
     };
     let mirror = job.target.mode == TargetMode::MergeOnRead;
@@ -132,7 +129,8 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
         return Err(fit(misfit));
     }
     check_commit_columns(&job, &source, &range)?;
-    check_beginning(&job, &source, &range).await?;
+    let manifest_lists = ManifestLists::default();
+    check_beginning(&job, &source, &range, &manifest_lists).await?;
     let target = match existing {
         Some(table) => {
             check_target(&job, &table, checkpoint.as_ref())?;
@@ -202,7 +200,7 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
         read_key,
         filter,
         changelog,
-        manifest_lists: ManifestLists::default(),
+        manifest_lists,
         mirror_hash,
         notes,
     })
@@ -210,7 +208,12 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
 
 /// Where changes from the oldest snapshot on are asked for, that it began with nothing. Some writers cut a history off
 /// when they expire snapshots: the oldest that is left has no parent then, and files of those that are gone.
-async fn check_beginning(job: &JobFile, source: &LoadedTable, range: &Range) -> Result<(), JobError> {
+async fn check_beginning(
+    job: &JobFile,
+    source: &LoadedTable,
+    range: &Range,
+    lists: &ManifestLists,
+) -> Result<(), JobError> {
     let Range::Epochs(epochs) = range else { return Ok(()) };
     let Some(first) = epochs.first().filter(|epoch| epoch.before.is_none()) else { return Ok(()) };
     let start = match job.source.bounds.start {
@@ -219,8 +222,9 @@ async fn check_beginning(job: &JobFile, source: &LoadedTable, range: &Range) -> 
         Some(StartBound::Strategy(StartingStrategy::Earliest)) if job.changes() == Changes::Net => return Ok(()),
         Some(start) => start,
     };
-    let (name, lists) = (source.ident.to_string(), ManifestLists::default());
-    match plan::root_with_a_past(&name, &source.storage, &source.metadata, &lists, first.through).await? {
+    let name = source.ident.to_string();
+    // The planner finds the list that is read here.
+    match plan::root_with_a_past(&name, &source.storage, &source.metadata, lists, first.through).await? {
         None => Ok(()),
         Some(oldest) => Err(plan::RangeError::cut_off(start, oldest).into()),
     }

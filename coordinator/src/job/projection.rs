@@ -66,7 +66,7 @@ fn field_of(field: &NestedFieldRef, ids: &BTreeSet<i32>, keeps: bool) -> Option<
 /// it is taken before a path.
 fn find<'a>(schema: &'a Schema, name: &str) -> Result<&'a NestedFieldRef, Misfit> {
     let misfit = |problem: String| Misfit { column: name.to_owned(), problem };
-    match in_struct(schema.as_struct(), name) {
+    match among(schema.as_struct().fields(), name) {
         Found::One(field) => Ok(field),
         Found::Several => Err(misfit("several columns differ from it in case only; write it as the table does".into())),
         Found::InKey => Err(misfit("it is inside a map's key, which stays whole; name the map".into())),
@@ -84,19 +84,10 @@ enum Found<'a> {
     None,
 }
 
-fn in_struct<'a>(fields: &'a StructType, path: &str) -> Found<'a> {
-    among(fields.fields(), path)
-}
-
 fn among<'a>(fields: &'a [NestedFieldRef], path: &str) -> Found<'a> {
-    if let Some(exact) = fields.iter().find(|field| field.name == path) {
-        return Found::One(exact);
-    }
-    let mut folded = fields.iter().filter(|field| field.name.eq_ignore_ascii_case(path));
-    match (folded.next(), folded.next()) {
-        (Some(only), None) => return Found::One(only),
-        (Some(_), Some(_)) => return Found::Several,
-        (None, _) => {}
+    let here = among_here(fields, path);
+    if !matches!(here, Found::None) {
+        return here;
     }
     // A column's own name may have dots: each beginning that is a column is tried.
     for (dot, _) in path.match_indices('.') {
@@ -128,7 +119,7 @@ fn among_here<'a>(fields: &'a [NestedFieldRef], name: &str) -> Found<'a> {
 fn in_type<'a>(of: &'a Type, path: &str) -> Found<'a> {
     match of {
         Type::Primitive(_) => Found::None,
-        Type::Struct(fields) => in_struct(fields, path),
+        Type::Struct(fields) => among(fields.fields(), path),
         Type::List(list) => among(std::slice::from_ref(&list.element_field), path),
         Type::Map(map) if path.split('.').next() == Some("key") && map.key_field.name == "key" => Found::InKey,
         Type::Map(map) => among(std::slice::from_ref(&map.value_field), path),

@@ -2,8 +2,9 @@
 //!
 //! [`range`] decides which epochs a run has. [`plan`] takes the two ends of one epoch and gives scan tasks, which go
 //! out while planning still runs. What decides is pure: which manifests count (`manifests`), which delete reaches which
-//! file (`reach`, `bounds`, `partition`), which hold rows that count (`filter`), which files a rewrite may have made of each other (`group`), and how
-//! differences become tasks (`pack`). `difference` and `planner` drive them.
+//! file (`reach`, `bounds`, `partition`), which hold rows that count (`filter`), which files a rewrite may have made of
+//! each other (`group`), and how differences become tasks (`pack`). `difference` and `planner` drive them; `beginning` tells
+//! a history that was cut off.
 
 mod beginning;
 mod bounds;
