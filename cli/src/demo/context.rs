@@ -36,6 +36,8 @@ pub(super) fn context(
             mode,
             data_location: commit::data_location(&table.metadata),
             format_version: table.metadata.format_version() as u8,
+            last_column_id: 0,
+            name_mapping: None,
             parquet: commit::parquet_settings(&table.metadata)?,
             target_file_bytes: commit::target_file_bytes(&table.metadata)?,
             storage: table.storage.properties().clone(),

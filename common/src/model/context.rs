@@ -61,6 +61,10 @@ pub struct TargetContext {
     pub data_location: String,
     /// Format version of the target, 2 or 3.
     pub format_version: u8,
+    /// The highest field id that the target ever used, or will have used when it is made.
+    pub last_column_id: i32,
+    /// The target's `schema.name-mapping.default`.
+    pub name_mapping: Option<String>,
     /// Parquet settings from the target's table properties.
     pub parquet: ParquetSettings,
     /// A staged file is closed when it reaches this size (`write.target-file-size-bytes`).

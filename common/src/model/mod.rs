@@ -22,6 +22,6 @@ pub use task::{
     Constant, DataFile, DeleteFile, DeleteKind, FileDifference, FileFormat, Resolution, ScanTask, Side, Split,
 };
 pub use work::{
-    DigestWork, ExchangeBlock, ExchangeFile, ExchangeSide, ExchangeWork, ResolveWork, ShowWork, ShownRow, ShownValue,
-    Work,
+    ColumnMetrics, CopyWork, DigestWork, ExchangeBlock, ExchangeFile, ExchangeSide, ExchangeWork, PassDeletesWork,
+    ResolveWork, ShowWork, ShownRow, ShownValue, Work,
 };

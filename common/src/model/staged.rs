@@ -48,6 +48,11 @@ pub enum StagedContent {
     Data,
     /// Keys of rows to delete.
     EqualityDeletes,
+    /// Positions of dead rows in data files of the same epoch, as Parquet.
+    PositionDeletes,
+    /// The dead rows of one data file of the same epoch: a deletion vector, a blob in a Puffin file. A file that holds
+    /// several vectors is handed back once for each.
+    DeletionVector,
     /// Counts and hashes of rows, see [`TaskDigest`](super::digest::TaskDigest). Never committed.
     Digest,
     /// Hashes of single rows, see [`RowHash`](super::digest::RowHash). Never committed.
@@ -60,7 +65,7 @@ impl StagedContent {
     /// Whether it becomes a part of the target. What does not is for the coordinator alone, which removes it.
     pub fn is_committed(self) -> bool {
         match self {
-            Self::Data | Self::EqualityDeletes => true,
+            Self::Data | Self::EqualityDeletes | Self::PositionDeletes | Self::DeletionVector => true,
             Self::Digest | Self::RowHashes | Self::ShownRows => false,
         }
     }
@@ -83,6 +88,12 @@ pub struct RowCounts {
     pub bytes_read: u64,
     /// Bytes written to the target's storage.
     pub bytes_written: u64,
+    /// Data files that were carried over as they are.
+    pub files_copied: u64,
+    /// Data files whose pages were carried over into new files.
+    pub files_spliced: u64,
+    /// Data files whose rows were decoded, all of them or those of a row group.
+    pub files_decoded: u64,
 }
 
 impl std::ops::AddAssign for RowCounts {
@@ -94,6 +105,9 @@ impl std::ops::AddAssign for RowCounts {
         self.carried_over += other.carried_over;
         self.bytes_read += other.bytes_read;
         self.bytes_written += other.bytes_written;
+        self.files_copied += other.files_copied;
+        self.files_spliced += other.files_spliced;
+        self.files_decoded += other.files_decoded;
     }
 }
 
@@ -115,6 +129,8 @@ pub fn staged_file_location(
     let suffix = match content {
         StagedContent::Data => "data.parquet",
         StagedContent::EqualityDeletes => "deletes.parquet",
+        StagedContent::PositionDeletes => "positions.parquet",
+        StagedContent::DeletionVector => "vectors.puffin",
         StagedContent::Digest => "digest",
         StagedContent::RowHashes => "hashes",
         StagedContent::ShownRows => "rows.json",

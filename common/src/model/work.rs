@@ -1,6 +1,6 @@
 //! What a worker does with the rows of a scan task.
 
-use super::TaskId;
+use super::{Constant, TaskId};
 
 /// What a worker does with the rows of a scan task.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +16,12 @@ pub enum Work {
     Exchange(ExchangeWork),
     /// The task has no file differences: rows of one bucket, which other tasks exchanged, are resolved and staged.
     Resolve(ResolveWork),
+    /// All its files came, and are carried over as bytes where that gives what staging their rows would give; the rest of
+    /// their rows is staged.
+    Copy(CopyWork),
+    /// The task has no file differences: the keys in its delete files, all of them equality deletes on the target's key,
+    /// are staged as equality deletes of the target.
+    PassDeletes(PassDeletesWork),
 }
 
 /// How rows are counted and hashed. Both tables of a comparison have it alike.
@@ -37,6 +43,45 @@ impl DigestWork {
 pub struct ShowWork {
     /// For each file difference of the task, positions of rows in its file, ascending.
     pub rows: Vec<Vec<u64>>,
+}
+
+/// How files are carried over as bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopyWork {
+    /// What the source's manifest says of the columns of each file difference's file; empty where it says nothing.
+    pub metrics: Vec<Vec<ColumnMetrics>>,
+    /// A row group of which more than so many rows in a hundred are dead is decoded.
+    pub dead_percent_max: u8,
+}
+
+impl CopyWork {
+    /// Dead rows in a hundred of a row group up to which copying it and deleting them pays.
+    pub const DEAD_PERCENT_MAX: u8 = 30;
+}
+
+/// What a manifest says of a column of one file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ColumnMetrics {
+    /// Field id in the source table.
+    pub field_id: i32,
+    /// Values, nulls included.
+    pub value_count: Option<u64>,
+    /// Nulls.
+    pub null_count: Option<u64>,
+    /// NaNs.
+    pub nan_count: Option<u64>,
+    /// Lower bound, Iceberg single-value binary serialization in the column's type when the file was written.
+    pub lower_bound: Option<Vec<u8>>,
+    /// Upper bound, likewise.
+    pub upper_bound: Option<Vec<u8>>,
+}
+
+/// How equality deletes go straight through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PassDeletesWork {
+    /// For each delete file of the task, what its partition says of key columns, by field ids of the read schema: keys
+    /// with other values reach no row of the source. None for one that is global.
+    pub constants: Vec<Vec<Constant>>,
 }
 
 /// A row as a person sees it.

@@ -328,7 +328,7 @@ impl Driver {
             }
             Action::Finish(output) => {
                 self.publish(true);
-                if let Err(Ok(output)) = self.answer(Ok(output)) {
+                if let Some(Ok(output)) = self.answer(Ok(output)) {
                     let files = output.outputs.into_iter().flat_map(|output| output.files);
                     self.decider.keep_left_behind(files.map(|file| file.location).collect());
                     self.decider.keep_left_behind(output.left_behind);
@@ -337,7 +337,7 @@ impl Driver {
             }
             Action::Fail(failed) => {
                 self.publish(true);
-                if let Err(Err(failed)) = self.answer(Err(failed)) {
+                if let Some(Err(failed)) = self.answer(Err(failed)) {
                     self.decider.keep_left_behind(failed.left_behind);
                 }
                 None
@@ -350,10 +350,10 @@ impl Driver {
     }
 
     /// Gives the result back when nobody waits for it any more.
-    fn answer(&mut self, result: Result<EpochOutput, EpochFailed>) -> Result<(), Result<EpochOutput, EpochFailed>> {
+    fn answer(&mut self, result: Result<EpochOutput, EpochFailed>) -> Option<Result<EpochOutput, EpochFailed>> {
         match self.running.take() {
-            Some(running) => running.reply.send(result),
-            None => Err(result),
+            Some(running) => running.reply.send(result).err(),
+            None => Some(result),
         }
     }
 

@@ -348,6 +348,8 @@ impl Carrier<'_> {
                 mode: prepared.job.target.mode,
                 data_location: commit::data_location(metadata),
                 format_version: metadata.format_version() as u8,
+                last_column_id: metadata.last_column_id(),
+                name_mapping: name_mapping(metadata),
                 parquet: commit::parquet_settings(metadata)?,
                 target_file_bytes: commit::target_file_bytes(metadata)?,
                 storage: self.table.storage.properties().clone(),

@@ -141,6 +141,8 @@ impl Opened {
                 mode: self.job.target.mode,
                 data_location: temporary::location(target),
                 format_version: target.metadata.format_version() as u8,
+                last_column_id: target.metadata.last_column_id(),
+                name_mapping: None,
                 parquet: commit::parquet_settings(&target.metadata)?,
                 target_file_bytes: commit::target_file_bytes(&target.metadata)?,
                 storage: target.storage.properties().clone(),

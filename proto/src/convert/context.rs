@@ -123,6 +123,8 @@ impl TryFrom<&TargetContext> for wire::TargetContext {
             parquet: Some((&target.parquet).into()),
             target_file_bytes: target.target_file_bytes,
             storage: storage_to_wire(&target.storage),
+            last_column_id: target.last_column_id,
+            name_mapping: target.name_mapping.clone(),
         })
     }
 }
@@ -156,6 +158,8 @@ impl TryFrom<wire::TargetContext> for TargetContext {
             parquet: required(target.parquet, message, "parquet")?.try_into()?,
             target_file_bytes: target.target_file_bytes,
             storage: storage_from_wire(target.storage),
+            last_column_id: target.last_column_id,
+            name_mapping: target.name_mapping,
         })
     }
 }

@@ -36,6 +36,8 @@ impl From<&StagedFile> for wire::StagedFile {
         let content = match file.content {
             StagedContent::Data => wire::StagedContent::Data,
             StagedContent::EqualityDeletes => wire::StagedContent::EqualityDeletes,
+            StagedContent::PositionDeletes => wire::StagedContent::PositionDeletes,
+            StagedContent::DeletionVector => wire::StagedContent::DeletionVector,
             StagedContent::Digest => wire::StagedContent::Digest,
             StagedContent::RowHashes => wire::StagedContent::RowHashes,
             StagedContent::ShownRows => wire::StagedContent::ShownRows,
@@ -58,6 +60,8 @@ impl TryFrom<wire::StagedFile> for StagedFile {
         let content = match wire::StagedContent::try_from(file.content) {
             Ok(wire::StagedContent::Data) => StagedContent::Data,
             Ok(wire::StagedContent::EqualityDeletes) => StagedContent::EqualityDeletes,
+            Ok(wire::StagedContent::PositionDeletes) => StagedContent::PositionDeletes,
+            Ok(wire::StagedContent::DeletionVector) => StagedContent::DeletionVector,
             Ok(wire::StagedContent::Digest) => StagedContent::Digest,
             Ok(wire::StagedContent::RowHashes) => StagedContent::RowHashes,
             Ok(wire::StagedContent::ShownRows) => StagedContent::ShownRows,
@@ -79,14 +83,34 @@ impl TryFrom<wire::StagedFile> for StagedFile {
 
 impl From<RowCounts> for wire::RowCounts {
     fn from(rows: RowCounts) -> Self {
-        let RowCounts { read, inserted, deleted, updated, carried_over, bytes_read, bytes_written } = rows;
-        Self { read, inserted, deleted, updated, carried_over, bytes_read, bytes_written }
+        Self {
+            read: rows.read,
+            inserted: rows.inserted,
+            deleted: rows.deleted,
+            updated: rows.updated,
+            carried_over: rows.carried_over,
+            bytes_read: rows.bytes_read,
+            bytes_written: rows.bytes_written,
+            files_copied: rows.files_copied,
+            files_spliced: rows.files_spliced,
+            files_decoded: rows.files_decoded,
+        }
     }
 }
 
 impl From<wire::RowCounts> for RowCounts {
     fn from(rows: wire::RowCounts) -> Self {
-        let wire::RowCounts { read, inserted, deleted, updated, carried_over, bytes_read, bytes_written } = rows;
-        Self { read, inserted, deleted, updated, carried_over, bytes_read, bytes_written }
+        Self {
+            read: rows.read,
+            inserted: rows.inserted,
+            deleted: rows.deleted,
+            updated: rows.updated,
+            carried_over: rows.carried_over,
+            bytes_read: rows.bytes_read,
+            bytes_written: rows.bytes_written,
+            files_copied: rows.files_copied,
+            files_spliced: rows.files_spliced,
+            files_decoded: rows.files_decoded,
+        }
     }
 }

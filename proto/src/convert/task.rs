@@ -44,7 +44,7 @@ impl TryFrom<wire::ScanTask> for ScanTask {
                 return Err(ConvertError::UnknownValue { message, field: "resolution", value: task.resolution });
             }
         };
-        let work = work::from_wire(task.work, differences.len())?;
+        let work = work::from_wire(task.work, differences.len(), deletes.len())?;
         Ok(Self { id: TaskId(task.id), differences, deletes, resolution, work })
     }
 }

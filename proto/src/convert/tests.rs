@@ -57,6 +57,8 @@ fn context() -> EpochContext {
             mode: TargetMode::MergeOnRead,
             data_location: "/lake/orders/data".into(),
             format_version: 2,
+            last_column_id: 9,
+            name_mapping: None,
             parquet: ParquetSettings {
                 compression_codec: "zstd".into(),
                 compression_level: Some(-3),
@@ -147,7 +149,18 @@ fn task() -> ScanTask {
 }
 
 fn rows() -> RowCounts {
-    RowCounts { read: 1, inserted: 2, deleted: 3, updated: 7, carried_over: 4, bytes_read: 5, bytes_written: 6 }
+    RowCounts {
+        read: 1,
+        inserted: 2,
+        deleted: 3,
+        updated: 7,
+        carried_over: 4,
+        bytes_read: 5,
+        bytes_written: 6,
+        files_copied: 8,
+        files_spliced: 9,
+        files_decoded: 10,
+    }
 }
 
 fn output() -> TaskOutput {
@@ -234,6 +247,14 @@ fn to_worker() -> Vec<ToWorker> {
     let files = vec![exchanged("/t/3", &[5]), exchanged("/t/4", &[5, 5])];
     let resolve = Work::Resolve(ResolveWork { bucket: 5, files });
     let resolve = ScanTask { differences: vec![], work: resolve, ..task() };
+    let column =
+        ColumnMetrics { field_id: 4, nan_count: Some(0), lower_bound: Some(vec![]), ..ColumnMetrics::default() };
+    let mut metrics = vec![Vec::new(); task().differences.len()];
+    metrics[0] = vec![column];
+    let copy = Work::Copy(CopyWork { metrics, dead_percent_max: 30 });
+    let constants = vec![vec![Constant { field_id: 3, value: None }]; task().deletes.len()];
+    let pass = Work::PassDeletes(PassDeletesWork { constants });
+    let pass = ScanTask { differences: vec![], work: pass, ..task() };
     let lease = |task| Lease { lease: LeaseId(9), epoch: EpochId(5), attempt: Attempt(1), task: Arc::new(task) };
     vec![
         ToWorker::Welcome(Welcome { coordinator: "c".into(), heartbeat_ms: 1, lease_timeout_ms: 30_000 }),
@@ -246,6 +267,8 @@ fn to_worker() -> Vec<ToWorker> {
         ToWorker::Lease(lease(ScanTask { work: Work::Show(show), ..task() })),
         ToWorker::Lease(lease(ScanTask { work: Work::Exchange(exchange), ..task() })),
         ToWorker::Lease(lease(resolve)),
+        ToWorker::Lease(lease(ScanTask { work: copy, ..task() })),
+        ToWorker::Lease(lease(pass)),
         ToWorker::Revoke(LeaseId(9)),
         ToWorker::Drain,
     ]

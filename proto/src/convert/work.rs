@@ -1,7 +1,8 @@
 //! What is done with the rows of a scan task.
 
 use iceferry_common::model::{
-    DigestWork, ExchangeBlock, ExchangeFile, ExchangeSide, ExchangeWork, ResolveWork, ShowWork, TaskId, Work,
+    ColumnMetrics, CopyWork, DigestWork, ExchangeBlock, ExchangeFile, ExchangeSide, ExchangeWork, PassDeletesWork,
+    ResolveWork, ShowWork, TaskId, Work,
 };
 
 use super::{ConvertError, required_text};
@@ -28,11 +29,23 @@ pub(super) fn to_wire(work: &Work) -> Option<Wire> {
         Work::Resolve(ResolveWork { bucket, files }) => {
             Some(Wire::Resolve(wire::ResolveWork { bucket: *bucket, files: files.iter().map(Into::into).collect() }))
         }
+        Work::Copy(CopyWork { metrics, dead_percent_max }) => {
+            let of_file =
+                |columns: &Vec<ColumnMetrics>| wire::FileMetrics { columns: columns.iter().map(Into::into).collect() };
+            let metrics = metrics.iter().map(of_file).collect();
+            Some(Wire::Copy(wire::CopyWork { metrics, dead_percent_max: u32::from(*dead_percent_max) }))
+        }
+        Work::PassDeletes(PassDeletesWork { constants }) => {
+            let constants = constants
+                .iter()
+                .map(|constants| wire::Constants { constants: constants.iter().map(Into::into).collect() });
+            Some(Wire::PassDeletes(wire::PassDeletesWork { constants: constants.collect() }))
+        }
     }
 }
 
-/// The work of a task with so many file differences.
-pub(super) fn from_wire(work: Option<Wire>, differences: usize) -> Result<Work, ConvertError> {
+/// The work of a task with so many file differences and delete files.
+pub(super) fn from_wire(work: Option<Wire>, differences: usize, deletes: usize) -> Result<Work, ConvertError> {
     match work {
         None => Ok(Work::Stage),
         Some(Wire::Digest(wire::DigestWork { key, bucket_bits })) => {
@@ -75,6 +88,50 @@ pub(super) fn from_wire(work: Option<Wire>, differences: usize) -> Result<Work, 
                 None => Ok(Work::Resolve(ResolveWork { bucket, files })),
             }
         }
+        Some(Wire::Copy(wire::CopyWork { metrics, dead_percent_max })) => {
+            let invalid = |field, problem| Err(ConvertError::Invalid { message: "CopyWork", field, problem });
+            if metrics.len() != differences {
+                let problem = format!("it has metrics of {} files in a task of {differences}", metrics.len());
+                return invalid("metrics", problem);
+            }
+            let Some(dead_percent_max) = u8::try_from(dead_percent_max).ok().filter(|percent| *percent <= 100) else {
+                return invalid("dead_percent_max", format!("{dead_percent_max} in a hundred is no share"));
+            };
+            let metrics = metrics.into_iter().map(|of_file| of_file.columns.into_iter().map(Into::into).collect());
+            Ok(Work::Copy(CopyWork { metrics: metrics.collect(), dead_percent_max }))
+        }
+        Some(Wire::PassDeletes(wire::PassDeletesWork { constants })) => {
+            let problem = match constants.len() == deletes {
+                false => Some(format!("it has constants of {} delete files in a task of {deletes}", constants.len())),
+                true if differences > 0 => Some(format!("it comes with {differences} file differences")),
+                true => None,
+            };
+            if let Some(problem) = problem {
+                return Err(ConvertError::Invalid { message: "PassDeletesWork", field: "constants", problem });
+            }
+            let constants = constants.into_iter().map(|of| of.constants.into_iter().map(Into::into).collect());
+            Ok(Work::PassDeletes(PassDeletesWork { constants: constants.collect() }))
+        }
+    }
+}
+
+impl From<&ColumnMetrics> for wire::ColumnMetrics {
+    fn from(metrics: &ColumnMetrics) -> Self {
+        Self {
+            field_id: metrics.field_id,
+            value_count: metrics.value_count,
+            null_count: metrics.null_count,
+            nan_count: metrics.nan_count,
+            lower_bound: metrics.lower_bound.clone(),
+            upper_bound: metrics.upper_bound.clone(),
+        }
+    }
+}
+
+impl From<wire::ColumnMetrics> for ColumnMetrics {
+    fn from(metrics: wire::ColumnMetrics) -> Self {
+        let wire::ColumnMetrics { field_id, value_count, null_count, nan_count, lower_bound, upper_bound } = metrics;
+        Self { field_id, value_count, null_count, nan_count, lower_bound, upper_bound }
     }
 }
 

@@ -14,6 +14,9 @@ pub struct Counters {
     carried_over: AtomicU64,
     bytes_read: AtomicU64,
     bytes_written: AtomicU64,
+    files_copied: AtomicU64,
+    files_spliced: AtomicU64,
+    files_decoded: AtomicU64,
 }
 
 impl Counters {
@@ -27,6 +30,9 @@ impl Counters {
         self.carried_over.store(rows.carried_over, Ordering::Relaxed);
         self.bytes_read.store(rows.bytes_read, Ordering::Relaxed);
         self.bytes_written.store(rows.bytes_written, Ordering::Relaxed);
+        self.files_copied.store(rows.files_copied, Ordering::Relaxed);
+        self.files_spliced.store(rows.files_spliced, Ordering::Relaxed);
+        self.files_decoded.store(rows.files_decoded, Ordering::Relaxed);
     }
 
     /// Puts in what the reader says of itself.
@@ -45,6 +51,9 @@ impl Counters {
             carried_over: self.carried_over.load(Ordering::Relaxed),
             bytes_read: self.bytes_read.load(Ordering::Relaxed),
             bytes_written: self.bytes_written.load(Ordering::Relaxed),
+            files_copied: self.files_copied.load(Ordering::Relaxed),
+            files_spliced: self.files_spliced.load(Ordering::Relaxed),
+            files_decoded: self.files_decoded.load(Ordering::Relaxed),
         }
     }
 }

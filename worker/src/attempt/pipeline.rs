@@ -110,7 +110,12 @@ impl PipelineRunner {
         let space = Space::new(target.clone(), runtime.clone(), cancel.clone(), location);
         let made = Made { context, reading, shown, task, attempt, target, runtime, progress, cancel };
         match &task.work {
-            Work::Stage => self.read_and_stage(&made, tagging, space),
+            Work::Stage | Work::Copy(_) => self.read_and_stage(&made, tagging, space),
+            Work::PassDeletes(_) => {
+                let message =
+                    "this worker passes no equality deletes through: run workers and coordinator of one version";
+                Err(AttemptError { class: Class::Refused, message: message.to_owned(), left_behind: Vec::new() })
+            }
             Work::Exchange(work) => self.read_and_exchange(&made, &tagging, work, space),
             Work::Resolve(work) => self.resolve_and_stage(&made, tagging, work, space),
             Work::Digest(work) => {

@@ -103,6 +103,8 @@ impl Bench {
                 mode: if is_changelog { TargetMode::Append } else { TargetMode::MergeOnRead },
                 data_location: format!("{}/data", folder.path().display()),
                 format_version: 2,
+                last_column_id: 0,
+                name_mapping: None,
                 parquet: ParquetSettings {
                     compression_codec: "zstd".to_owned(),
                     compression_level: None,

@@ -225,6 +225,8 @@ impl Lab {
                 mode: TargetMode::MergeOnRead,
                 data_location: format!("{}/out", folder.path().display()),
                 format_version: 2,
+                last_column_id: 0,
+                name_mapping: None,
                 parquet: ParquetSettings {
                     compression_codec: "zstd".into(),
                     compression_level: None,

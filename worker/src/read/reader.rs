@@ -208,9 +208,12 @@ impl TaskReader {
                         let shown = show.rows.get(step.difference).into_iter().flatten().copied();
                         Rows::Only(shown.filter(|position| !side.positions.contains(*position)).collect())
                     }
-                    Work::Stage | Work::Digest(_) | Work::Exchange(_) | Work::Resolve(_) => {
-                        Rows::without(side.positions)
-                    }
+                    Work::Stage
+                    | Work::Copy(_)
+                    | Work::PassDeletes(_)
+                    | Work::Digest(_)
+                    | Work::Exchange(_)
+                    | Work::Resolve(_) => Rows::without(side.positions),
                 };
                 (rows, marks)
             }

@@ -47,6 +47,8 @@ fn context() -> Arc<EpochContext> {
             mode: TargetMode::MergeOnRead,
             data_location: "/t/data".into(),
             format_version: 2,
+            last_column_id: 9,
+            name_mapping: None,
             parquet: ParquetSettings {
                 compression_codec: "zstd".into(),
                 compression_level: None,

@@ -122,7 +122,7 @@ impl Epoch {
                 output.rows.read = 0;
                 Vec::new()
             }
-            Work::Stage | Work::Digest(_) | Work::Show(_) => Vec::new(),
+            Work::Stage | Work::Copy(_) | Work::PassDeletes(_) | Work::Digest(_) | Work::Show(_) => Vec::new(),
         };
         self.done.tasks_done += 1;
         self.done.files_done += task.scan.differences.len() as u64;

@@ -222,6 +222,8 @@ fn context(schema: Schema) -> EpochContext {
             mode: TargetMode::MergeOnRead,
             data_location: "/target/data".to_owned(),
             format_version: 2,
+            last_column_id: 0,
+            name_mapping: None,
             parquet: ParquetSettings {
                 compression_codec: "zstd".to_owned(),
                 compression_level: None,

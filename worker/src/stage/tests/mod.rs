@@ -61,6 +61,8 @@ impl Bench {
                 mode: TargetMode::MergeOnRead,
                 data_location: format!("{}/data", folder.path().display()),
                 format_version: 2,
+                last_column_id: 0,
+                name_mapping: None,
                 parquet: settings(),
                 target_file_bytes: 512 << 20,
                 storage: StorageProperties::default(),
