@@ -10,7 +10,7 @@ use iceberg::spec::{ManifestContentType, ManifestFile, TableMetadata, Transform}
 use iceferry_common::model::{Identity, ScanTask};
 use tokio::sync::mpsc;
 
-use super::entry::{DataEntry, Decoding, DeleteEntry, Scope};
+use super::entry::{DataEntry, Decoding, DeleteEntry, Scope, Wanted};
 use super::error::{FileProblem, PlanError};
 use super::filter::FileFilter;
 use super::manifests::{self, Manifests, Named, Reader};
@@ -103,14 +103,12 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
         together: &request.together,
         waiting: Vec::new(),
     };
-    let decode = Arc::new(move |file: &ManifestFile, manifest: &iceberg::spec::Manifest| {
-        decoding.data(file, manifest, &columns)
-    });
+    let wanted = Arc::new(Wanted { bounds_of: columns, with_metrics: false });
 
     let mut only_before = HashMap::new();
     let mut live_before = Paths::default();
     planner.summary.manifests_opened += before_only.len() as u64;
-    let mut entries = pin!(reader.read(before_only, Arc::clone(&decode)));
+    let mut entries = pin!(reader.data(before_only, &decoding, &wanted));
     while let Some(entries) = entries.try_next().await? {
         for entry in entries {
             live_before.add(&entry.path).map_err(of_table)?;
@@ -128,7 +126,7 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
     let mut added = Vec::new();
     let mut live_after = Paths::default();
     planner.summary.manifests_opened += after_only.len() as u64;
-    let mut entries = pin!(reader.read(after_only, Arc::clone(&decode)));
+    let mut entries = pin!(reader.data(after_only, &decoding, &wanted));
     while let Some(entries) = entries.try_next().await? {
         for entry in entries {
             live_after.add(&entry.path).map_err(of_table)?;
@@ -144,7 +142,7 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
     }
 
     planner.summary.manifests_opened += shared.len() as u64;
-    let mut entries = pin!(reader.read(shared, decode));
+    let mut entries = pin!(reader.data(shared, &decoding, &wanted));
     while let Some(entries) = entries.try_next().await? {
         for entry in entries {
             live_before.add(&entry.path).map_err(of_table)?;
@@ -234,9 +232,7 @@ async fn read_deletes(
     ];
     for (manifests, states) in sources {
         summary.manifests_opened += manifests.len() as u64;
-        let decoding = Arc::clone(decoding);
-        let decode = move |file: &ManifestFile, manifest: &iceberg::spec::Manifest| decoding.deletes(file, manifest);
-        let mut entries = pin!(reader.read(manifests, Arc::new(decode)));
+        let mut entries = pin!(reader.deletes(manifests, decoding));
         while let Some(entries) = entries.try_next().await? {
             for entry in entries {
                 deletes.add(entry, states);
