@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::TryStreamExt;
 use iceberg::spec::{ManifestContentType, ManifestFile, TableMetadata, Transform};
@@ -24,7 +25,10 @@ const COLUMNS_WITHOUT_KEY_MAX: usize = 4;
 
 pub(super) async fn plan(request: PlanRequest, tasks: mpsc::Sender<ScanTask>) -> Result<PlanSummary, PlanError> {
     let mut summary = PlanSummary::default();
-    match run(&request, tasks, &mut summary).await {
+    let bytes_read = Arc::new(AtomicU64::new(0));
+    let end = run(&request, tasks, &mut summary, &bytes_read).await;
+    summary.metadata_bytes_read = bytes_read.load(Ordering::Relaxed);
+    match end {
         Ok(()) => {
             summary.complete = true;
             Ok(summary)
@@ -34,7 +38,12 @@ pub(super) async fn plan(request: PlanRequest, tasks: mpsc::Sender<ScanTask>) ->
     }
 }
 
-async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut PlanSummary) -> Result<(), Stop> {
+async fn run(
+    request: &PlanRequest,
+    tasks: mpsc::Sender<ScanTask>,
+    summary: &mut PlanSummary,
+    bytes_read: &Arc<AtomicU64>,
+) -> Result<(), Stop> {
     if request.before == Some(request.after) {
         return Ok(());
     }
@@ -44,6 +53,7 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
         metadata: Arc::clone(&request.metadata),
         at_once: request.options.manifests_at_once,
         lists: request.manifest_lists.clone(),
+        bytes_read: Arc::clone(bytes_read),
     };
     let of_table = |problem: FileProblem| Stop::from(problem.of_table(&request.table));
     let before = match request.before {

@@ -1,24 +1,23 @@
 //! Manifest entries, cut down to what planning needs. What they inherit from their manifest is filled in here.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use iceberg::spec::{
-    DataContentType, DataFile, DataFileFormat, Datum, Manifest, ManifestEntry, ManifestFile, ManifestStatus,
-    PartitionSpec, Schema, StructType, TableMetadata,
-};
+use iceberg::spec::{ManifestFile, Schema, StructType, TableMetadata};
 use iceferry_common::model::{ColumnMetrics, Constant, FileFormat};
 
 use super::bounds::{self, ColumnBounds, PathRange};
 use super::error::FileProblem;
-use super::filter::FileFilter;
-use super::partition::{self, Columns, Partition, Promotions};
+use super::filter::{FileFilter, SpecFilter};
+use super::manifest::{Columns, Content, Entry, Keep, Layout, Layouts, Manifest, of_column};
+use super::partition::{self, Partition, Promotions};
 
 /// Field id of `file_path` in position delete files; fixed by the specification.
 const DELETE_FILE_PATH_ID: i32 = 2_147_483_546;
 
 /// A live data file.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DataEntry {
     pub(super) path: String,
     /// Data sequence number.
@@ -97,10 +96,11 @@ pub(super) struct Decoding {
     unpartitioned: HashMap<i32, bool>,
     /// Columns outside lists, maps and structs.
     top_level: HashSet<i32>,
-    columns: Columns,
+    columns: partition::Columns,
     partition_type: Option<StructType>,
     promotions: Promotions,
     filter: FileFilter,
+    layouts: Layouts,
 }
 
 impl Decoding {
@@ -112,9 +112,10 @@ impl Decoding {
     ) -> Self {
         Self {
             filter,
+            layouts: Layouts::default(),
             unpartitioned: table.partition_specs_iter().map(|spec| (spec.spec_id(), spec.is_unpartitioned())).collect(),
             top_level: bounds::top_level(table.schemas_iter()),
-            columns: Columns::of(table, read_schema),
+            columns: partition::Columns::of(table, read_schema),
             partition_type,
             promotions: Promotions::of(table),
         }
@@ -125,133 +126,160 @@ impl Decoding {
         columns.iter().copied().filter(|column| self.top_level.contains(column)).collect()
     }
 
-    /// The live data files of a manifest.
+    /// Gives the live data files of a manifest in their order, some at a time, until `give` wants no more.
     pub(super) fn data(
         &self,
         of: &ManifestFile,
-        manifest: &Manifest,
+        bytes: &[u8],
         wanted: &Wanted,
-    ) -> Result<Vec<DataEntry>, FileProblem> {
-        let spec = manifest.metadata().partition_spec();
-        let mut partitions = Partitions::new(self.promotions.of_spec(of.partition_spec_id));
-        let mut row_ids = RowIds::new(of);
-        let filter = self.filter.of_spec(spec);
-        let entry = |entry: &ManifestEntry| {
-            let may_match = filter.may_match(entry.data_file());
-            let entry = self.data_entry(of, spec, entry, wanted, &mut partitions, &mut row_ids)?;
-            Ok(DataEntry { may_match, ..entry })
+        give: impl FnMut(Vec<DataEntry>) -> ControlFlow<()>,
+    ) -> Result<(), FileProblem> {
+        let manifest = Manifest::open(&of.manifest_path, bytes, &self.layouts)?;
+        let layout = manifest.shared_layout();
+        let filter = self.filter.of_spec(layout.spec());
+        let filtered = filter.columns();
+        let mut bounded = wanted.bounds_of.clone();
+        bounded.extend(&filtered);
+        let (bounded, with_nans) = match wanted.with_metrics {
+            true => (Columns::All, Columns::All),
+            false => (Columns::These(&bounded), Columns::These(&filtered)),
         };
-        live(manifest).map(entry).collect()
-    }
-
-    fn data_entry(
-        &self,
-        of: &ManifestFile,
-        spec: &PartitionSpec,
-        entry: &ManifestEntry,
-        wanted: &Wanted,
-        partitions: &mut Partitions<'_>,
-        row_ids: &mut RowIds,
-    ) -> Result<DataEntry, FileProblem> {
-        let file = entry.data_file();
-        if file.content_type() != DataContentType::Data {
-            let problem = format!("data manifest {} lists it as a delete file", of.manifest_path);
-            return Err(FileProblem::corrupt(file.file_path(), problem));
-        }
-        Ok(DataEntry {
-            path: file.file_path().to_owned(),
-            sequence: sequence(of, entry)?,
-            partition: partitions.intern(of.partition_spec_id, file.partition()),
-            format: format(file.file_format()),
-            is_encrypted: file.key_metadata().is_some_and(|key| !key.is_empty()),
-            size_bytes: file.file_size_in_bytes(),
-            record_count: file.record_count(),
-            split_offsets: file.split_offsets().unwrap_or_default().into(),
-            bounds: bounds::of_file(file, &wanted.bounds_of),
-            constants: partition::constants(spec, file.partition(), &self.columns),
-            partition_values: match &self.partition_type {
-                Some(partition_type) => partition::values(spec, file.partition(), partition_type),
-                None => Ok(Vec::new()),
-            },
-            first_row_id: row_ids.first_of(file.first_row_id(), file.record_count()),
-            sort_order_id: file.sort_order_id(),
-            metrics: match wanted.with_metrics {
-                true => Some(metrics(&of.manifest_path, file)?),
-                false => None,
-            },
-            may_match: true,
-        })
-    }
-
-    /// The live delete files of a manifest.
-    pub(super) fn deletes(&self, of: &ManifestFile, manifest: &Manifest) -> Result<Vec<DeleteEntry>, FileProblem> {
-        let mut partitions = Partitions::new(self.promotions.of_spec(of.partition_spec_id));
-        let is_unpartitioned = self
-            .unpartitioned
-            .get(&of.partition_spec_id)
-            .copied()
-            .unwrap_or_else(|| manifest.metadata().partition_spec().is_unpartitioned());
-        live(manifest).map(|entry| self.delete_entry(of, is_unpartitioned, entry, &mut partitions)).collect()
-    }
-
-    fn delete_entry(
-        &self,
-        of: &ManifestFile,
-        is_unpartitioned: bool,
-        entry: &ManifestEntry,
-        partitions: &mut Partitions<'_>,
-    ) -> Result<DeleteEntry, FileProblem> {
-        let file = entry.data_file();
-        let corrupt = |problem: &str| FileProblem::corrupt(file.file_path(), problem);
-        let format = format(file.file_format());
-        let mut problem = None;
-        let scope = match (file.content_type(), format) {
-            (DataContentType::Data, _) => return Err(corrupt("a delete manifest lists it as a data file")),
-            (DataContentType::EqualityDeletes, FileFormat::Puffin) => {
-                return Err(corrupt("an equality delete file cannot be in Puffin format"));
+        let keep = Keep { bounds: bounded, counts: bounded, nan_counts: with_nans };
+        let mut partitions = Partitions::new(self, of, &layout, &filter);
+        let mut row_ids = RowIds::new(of);
+        let mut chunks = Chunks::new(give);
+        manifest.live_entries(&keep, |entry| {
+            if entry.content != Content::Data {
+                let problem = format!("data manifest {} lists it as a delete file", of.manifest_path);
+                return Err(FileProblem::corrupt(entry.path, problem));
             }
-            (DataContentType::EqualityDeletes, _) => {
-                let field_ids = file.equality_ids().unwrap_or_default();
+            let tuple = partitions.of(entry)?;
+            Ok(chunks.push(DataEntry {
+                path: entry.path.to_owned(),
+                sequence: sequence(of, entry)?,
+                partition: Arc::clone(&tuple.partition),
+                format: entry.format(),
+                is_encrypted: entry.is_encrypted,
+                size_bytes: entry.size_bytes,
+                record_count: entry.record_count,
+                split_offsets: entry.split_offsets.as_slice().into(),
+                bounds: bounds::of_entry(&layout, entry, &wanted.bounds_of),
+                constants: tuple.constants.clone(),
+                partition_values: tuple.values.clone(),
+                first_row_id: row_ids.first_of(entry.first_row_id, entry.record_count),
+                sort_order_id: entry.sort_order_id,
+                metrics: wanted.with_metrics.then(|| metrics(entry)),
+                may_match: tuple.may_match && filter.may_match(&layout, entry),
+            }))
+        })?;
+        chunks.finish();
+        Ok(())
+    }
+
+    /// Gives the live delete files of a manifest, likewise.
+    pub(super) fn deletes(
+        &self,
+        of: &ManifestFile,
+        bytes: &[u8],
+        give: impl FnMut(Vec<DeleteEntry>) -> ControlFlow<()>,
+    ) -> Result<(), FileProblem> {
+        let manifest = Manifest::open(&of.manifest_path, bytes, &self.layouts)?;
+        let layout = manifest.shared_layout();
+        let is_unpartitioned = self.unpartitioned.get(&of.partition_spec_id).copied();
+        let is_unpartitioned = is_unpartitioned.unwrap_or_else(|| layout.spec().is_unpartitioned());
+        let no_filter = SpecFilter::none();
+        // Delete files have few columns, and those that matter are told behind the bounds.
+        let keep = Keep { bounds: Columns::All, counts: Columns::All, nan_counts: Columns::These(&[]) };
+        let mut partitions = Partitions::new(self, of, &layout, &no_filter);
+        let mut chunks = Chunks::new(give);
+        manifest.live_entries(&keep, |entry| {
+            let (scope, problem) = self.scope(&layout, is_unpartitioned, entry)?;
+            Ok(chunks.push(DeleteEntry {
+                location: entry.path.to_owned(),
+                sequence: sequence(of, entry)?,
+                partition: Arc::clone(&partitions.of(entry)?.partition),
+                format: entry.format(),
+                is_encrypted: entry.is_encrypted,
+                size_bytes: entry.size_bytes,
+                record_count: entry.record_count,
+                scope,
+                problem,
+            }))
+        })?;
+        chunks.finish();
+        Ok(())
+    }
+
+    /// Which rows a delete file may name, and why its rows cannot be compared with those of data files.
+    fn scope(
+        &self,
+        layout: &Layout,
+        is_unpartitioned: bool,
+        entry: &Entry<'_>,
+    ) -> Result<(Scope, Option<String>), FileProblem> {
+        let corrupt = |problem: &str| FileProblem::corrupt(entry.path, problem);
+        match (entry.content, entry.format()) {
+            (Content::Data, _) => Err(corrupt("a delete manifest lists it as a data file")),
+            (Content::EqualityDeletes, FileFormat::Puffin) => {
+                Err(corrupt("an equality delete file cannot be in Puffin format"))
+            }
+            (Content::EqualityDeletes, _) => {
+                let field_ids = entry.equality_ids.clone();
                 if field_ids.is_empty() {
                     return Err(corrupt("the manifest does not say by which columns it deletes"));
                 }
-                problem = field_ids.iter().find_map(|id| self.columns.key_problem(*id));
-                let bounds = bounds::of_file(file, &self.comparable(&field_ids));
-                Scope::Equality { field_ids, is_global: is_unpartitioned, bounds }
+                let problem = field_ids.iter().find_map(|id| self.columns.key_problem(*id));
+                let bounds = bounds::of_entry(layout, entry, &self.comparable(&field_ids));
+                Ok((Scope::Equality { field_ids, is_global: is_unpartitioned, bounds }, problem))
             }
-            (DataContentType::PositionDeletes, FileFormat::Puffin) => {
+            (Content::PositionDeletes, FileFormat::Puffin) => {
                 let number = |value: Option<i64>| value.and_then(|value| u64::try_from(value).ok());
-                match (file.referenced_data_file(), number(file.content_offset()), number(file.content_size_in_bytes()))
-                {
-                    (Some(referenced), Some(offset), Some(length)) => Scope::Vector { referenced, offset, length },
-                    _ => {
-                        return Err(corrupt("the manifest lacks the data file, offset or length of a deletion vector"));
+                match (entry.referenced, number(entry.content_offset), number(entry.content_size)) {
+                    (Some(referenced), Some(offset), Some(length)) => {
+                        Ok((Scope::Vector { referenced: referenced.to_owned(), offset, length }, None))
                     }
+                    _ => Err(corrupt("the manifest lacks the data file, offset or length of a deletion vector")),
                 }
             }
-            (DataContentType::PositionDeletes, _) => {
-                let path = |bounds: &HashMap<i32, iceberg::spec::Datum>| match bounds.get(&DELETE_FILE_PATH_ID) {
-                    Some(datum) => match datum.literal() {
-                        iceberg::spec::PrimitiveLiteral::String(path) => Some(path.clone()),
-                        _ => None,
-                    },
-                    None => None,
+            (Content::PositionDeletes, _) => {
+                let path = |bounds: &[(i32, &[u8])]| {
+                    let bytes = of_column(bounds, DELETE_FILE_PATH_ID)?;
+                    std::str::from_utf8(bytes).ok().map(str::to_owned)
                 };
-                let paths = PathRange::new(path(file.lower_bounds()), path(file.upper_bounds()));
-                Scope::Position { referenced: file.referenced_data_file(), paths }
+                let paths = PathRange::new(path(&entry.lower_bounds), path(&entry.upper_bounds));
+                Ok((Scope::Position { referenced: entry.referenced.map(str::to_owned), paths }, None))
             }
-        };
-        Ok(DeleteEntry {
-            location: file.file_path().to_owned(),
-            sequence: sequence(of, entry)?,
-            partition: partitions.intern(of.partition_spec_id, file.partition()),
-            format,
-            is_encrypted: file.key_metadata().is_some_and(|key| !key.is_empty()),
-            size_bytes: file.file_size_in_bytes(),
-            record_count: file.record_count(),
-            scope,
-            problem,
-        })
+        }
+    }
+}
+
+/// Entries that go on together.
+const CHUNK_ENTRIES: usize = 512;
+
+/// Gathers entries, and gives them on some at a time.
+struct Chunks<T, F> {
+    entries: Vec<T>,
+    give: F,
+}
+
+impl<T, F: FnMut(Vec<T>) -> ControlFlow<()>> Chunks<T, F> {
+    fn new(give: F) -> Self {
+        Self { entries: Vec::new(), give }
+    }
+
+    fn push(&mut self, entry: T) -> ControlFlow<()> {
+        self.entries.push(entry);
+        if self.entries.len() < CHUNK_ENTRIES {
+            ControlFlow::Continue(())
+        } else {
+            (self.give)(std::mem::take(&mut self.entries))
+        }
+    }
+
+    fn finish(mut self) {
+        if !self.entries.is_empty() {
+            let _ = (self.give)(self.entries);
+        }
     }
 }
 
@@ -277,77 +305,101 @@ impl RowIds {
     }
 }
 
-/// Partitions of one manifest, each kept once: a manifest has few of them and many files.
+/// What the partitions of one manifest come to. Each is worked out once: a manifest has few of them and many files.
 struct Partitions<'a> {
-    known: HashSet<Arc<Partition>>,
-    promoted: &'a [Option<i64>],
+    decoding: &'a Decoding,
+    of: &'a ManifestFile,
+    layout: &'a Layout,
+    filter: &'a SpecFilter<'a>,
+    /// By the bytes of their tuples.
+    known: HashMap<Box<[u8]>, OfPartition>,
 }
+
+/// What the files of a partition have in common.
+struct OfPartition {
+    partition: Arc<Partition>,
+    constants: Result<Vec<Constant>, String>,
+    values: Result<Vec<Constant>, String>,
+    may_match: bool,
+}
+
+/// Partitions that are known at most.
+const PARTITIONS_MAX: usize = 4_096;
 
 impl<'a> Partitions<'a> {
-    fn new(promoted: &'a [Option<i64>]) -> Self {
-        Self { known: HashSet::new(), promoted }
+    fn new(decoding: &'a Decoding, of: &'a ManifestFile, layout: &'a Layout, filter: &'a SpecFilter<'a>) -> Self {
+        Self { decoding, of, layout, filter, known: HashMap::new() }
     }
 
-    fn intern(&mut self, spec_id: i32, tuple: &iceberg::spec::Struct) -> Arc<Partition> {
-        let partition = Partition::new(spec_id, tuple, self.promoted);
-        if let Some(known) = self.known.get(&partition) {
-            return Arc::clone(known);
+    /// That of an entry.
+    fn of(&mut self, entry: &Entry<'_>) -> Result<&OfPartition, FileProblem> {
+        if !self.known.contains_key(entry.tuple) {
+            if self.known.len() == PARTITIONS_MAX {
+                self.known.clear();
+            }
+            let made = self.make(entry)?;
+            self.known.insert(entry.tuple.into(), made);
         }
-        let partition = Arc::new(partition);
-        self.known.insert(Arc::clone(&partition));
-        partition
+        Ok(&self.known[entry.tuple])
     }
-}
 
-fn live(manifest: &Manifest) -> impl Iterator<Item = &ManifestEntry> {
-    manifest.entries().iter().map(AsRef::as_ref).filter(|entry| entry.is_alive())
+    fn make(&self, entry: &Entry<'_>) -> Result<OfPartition, FileProblem> {
+        let Decoding { columns, partition_type, promotions, .. } = self.decoding;
+        let (spec, spec_id) = (self.layout.spec(), self.of.partition_spec_id);
+        let tuple = self.layout.partition(entry.tuple);
+        let tuple = tuple.map_err(|problem| FileProblem::corrupt(&self.of.manifest_path, problem))?;
+        Ok(OfPartition {
+            partition: Arc::new(Partition::new(spec_id, &tuple, promotions.of_spec(spec_id))),
+            constants: partition::constants(spec, &tuple, columns),
+            values: match partition_type {
+                Some(partition_type) => partition::values(spec, &tuple, partition_type),
+                None => Ok(Vec::new()),
+            },
+            may_match: self.filter.may_match_partition(&tuple),
+        })
+    }
 }
 
 /// The data sequence number. An added file takes that of its manifest unless it has its own; in manifests from before
 /// sequence numbers every file has 0.
-fn sequence(of: &ManifestFile, entry: &ManifestEntry) -> Result<i64, FileProblem> {
-    match entry.sequence_number() {
+fn sequence(of: &ManifestFile, entry: &Entry<'_>) -> Result<i64, FileProblem> {
+    match entry.sequence {
         Some(sequence) => Ok(sequence),
-        None if entry.status() == ManifestStatus::Added || of.sequence_number == 0 => Ok(of.sequence_number),
+        None if entry.is_added || of.sequence_number == 0 => Ok(of.sequence_number),
         None => {
             let problem = format!("manifest {} does not say its sequence number", of.manifest_path);
-            Err(FileProblem::corrupt(entry.file_path(), problem))
+            Err(FileProblem::corrupt(entry.path, problem))
         }
     }
 }
 
 /// All that a manifest says of the columns of a file.
-fn metrics(manifest: &str, file: &DataFile) -> Result<Box<[ColumnMetrics]>, FileProblem> {
-    let mut columns: BTreeMap<i32, ColumnMetrics> = BTreeMap::new();
-    let mut column = |field_id: i32, set: &mut dyn FnMut(&mut ColumnMetrics)| {
-        set(columns.entry(field_id).or_insert_with(|| ColumnMetrics { field_id, ..ColumnMetrics::default() }));
-    };
-    file.value_counts().iter().for_each(|(id, count)| column(*id, &mut |of| of.value_count = Some(*count)));
-    file.null_value_counts().iter().for_each(|(id, count)| column(*id, &mut |of| of.null_count = Some(*count)));
-    file.nan_value_counts().iter().for_each(|(id, count)| column(*id, &mut |of| of.nan_count = Some(*count)));
-    let bytes = |datum: &Datum| match datum.to_bytes() {
-        Ok(bytes) => Ok(bytes.into_vec()),
-        Err(error) => {
-            let problem = format!("manifest {manifest} has a bound that is no value: {error}");
-            Err(FileProblem::corrupt(file.file_path(), problem))
+fn metrics(entry: &Entry<'_>) -> Box<[ColumnMetrics]> {
+    let counts = [&entry.value_counts, &entry.null_counts, &entry.nan_counts].into_iter().flatten();
+    let bounds = [&entry.lower_bounds, &entry.upper_bounds].into_iter().flatten();
+    let mut ids: Vec<i32> = counts.map(|(id, _)| *id).chain(bounds.map(|(id, _)| *id)).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let mut columns: Box<[ColumnMetrics]> =
+        ids.iter().map(|field_id| ColumnMetrics { field_id: *field_id, ..ColumnMetrics::default() }).collect();
+    let mut each = |pairs: &[(i32, u64)], set: fn(&mut ColumnMetrics) -> &mut Option<u64>| {
+        for (id, count) in pairs {
+            if let Ok(at) = ids.binary_search(id) {
+                *set(&mut columns[at]) = Some(*count);
+            }
         }
     };
-    for (id, bound) in file.lower_bounds() {
-        let bytes = bytes(bound)?;
-        column(*id, &mut |of| of.lower_bound = Some(bytes.clone()));
-    }
-    for (id, bound) in file.upper_bounds() {
-        let bytes = bytes(bound)?;
-        column(*id, &mut |of| of.upper_bound = Some(bytes.clone()));
-    }
-    Ok(columns.into_values().collect())
-}
-
-fn format(format: DataFileFormat) -> FileFormat {
-    match format {
-        DataFileFormat::Parquet => FileFormat::Parquet,
-        DataFileFormat::Avro => FileFormat::Avro,
-        DataFileFormat::Orc => FileFormat::Orc,
-        DataFileFormat::Puffin => FileFormat::Puffin,
-    }
+    each(&entry.value_counts, |of| &mut of.value_count);
+    each(&entry.null_counts, |of| &mut of.null_count);
+    each(&entry.nan_counts, |of| &mut of.nan_count);
+    let mut each = |pairs: &[(i32, &[u8])], set: fn(&mut ColumnMetrics) -> &mut Option<Vec<u8>>| {
+        for (id, bound) in pairs {
+            if let Ok(at) = ids.binary_search(id) {
+                *set(&mut columns[at]) = Some(bound.to_vec());
+            }
+        }
+    };
+    each(&entry.lower_bounds, |of| &mut of.lower_bound);
+    each(&entry.upper_bounds, |of| &mut of.upper_bound);
+    columns
 }

@@ -6,6 +6,7 @@
 //! each other (`group`), and how differences become tasks (`pack`). `difference` and `planner` drive them; `beginning` tells
 //! a history that was cut off.
 
+mod ahead;
 mod beginning;
 mod bounds;
 mod difference;
@@ -14,10 +15,10 @@ mod error;
 mod filter;
 mod group;
 mod lists;
+mod manifest;
 mod manifests;
 mod pack;
 mod partition;
-mod partition_names;
 mod planner;
 pub mod range;
 mod reach;
@@ -86,7 +87,7 @@ pub struct PlanOptions {
     pub carry_over_bytes_max: u64,
     /// File differences of a task at most.
     pub differences_per_task_max: usize,
-    /// Manifests that are fetched and decoded at once.
+    /// Manifests that are under way at once at most: being fetched, fetched, or being decoded.
     pub manifests_at_once: usize,
     /// Tasks that workers can run at once, as far as is known: the last tasks of a plan are shared out among them.
     pub slots: usize,
@@ -99,7 +100,7 @@ impl Default for PlanOptions {
             open_file_cost_bytes: 4 * 1024 * 1024,
             carry_over_bytes_max: 128 * 1024 * 1024,
             differences_per_task_max: 1_000,
-            manifests_at_once: 4,
+            manifests_at_once: 16,
             slots: 1,
         }
     }
@@ -164,6 +165,8 @@ pub struct PlanSummary {
     pub manifests_opened: u64,
     /// Manifests of the states that did not have to be opened.
     pub manifests_skipped: u64,
+    /// Bytes of the manifest lists and manifests that were read.
+    pub metadata_bytes_read: u64,
 }
 
 /// Plans the difference of two states. Tasks are sent as soon as they are full. When the receiver is dropped, planning
