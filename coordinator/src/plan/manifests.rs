@@ -14,6 +14,7 @@ use super::ahead::{Ahead, Give};
 use super::entry::{DataEntry, Decoding, DeleteEntry, Wanted};
 use super::error::{FileProblem, PlanError};
 use super::lists::ManifestLists;
+use super::manifest;
 
 /// A manifest and the snapshot whose list names it.
 #[derive(Debug, Clone)]
@@ -102,16 +103,28 @@ impl Reader {
         *read += 1;
         let version = self.metadata.format_version();
         let bytes = self.fetch(WHAT, location.to_owned(), snapshot).await?;
-        let decode = move || ManifestList::parse_with_version(&bytes, list_version(&bytes, version));
+        let decode = move || {
+            let list = ManifestList::parse_with_version(&bytes, list_version(&bytes, version))?;
+            Ok((list, manifest::entry_count(&bytes)))
+        };
         let (location, table) = (location.to_owned(), self.table.clone());
-        let list = match tokio::task::spawn_blocking(decode).await {
-            Ok(Ok(list)) => list,
+        let (list, entries) = match tokio::task::spawn_blocking(decode).await {
+            Ok(Ok((list, Ok(entries)))) => (list, entries),
+            Ok(Ok((_, Err(problem)))) => return Err(FileProblem::corrupt(&location, problem).of_table(&table)),
             Ok(Err(source)) => {
                 let source = Box::new(source);
                 return Err(PlanError::Decode { what: WHAT, location, snapshot, table, source });
             }
             Err(source) => return Err(PlanError::Broken { location, table, source }),
         };
+        // The crate takes an empty block for the end of a file, and the manifests behind it would be missing without a word.
+        if entries != list.entries().len() as u64 {
+            let problem = format!(
+                "the manifest list has {entries} manifests, of which {} can be read; rewrite the table's manifests",
+                list.entries().len()
+            );
+            return Err(FileProblem::corrupt(&location, problem).of_table(&self.table));
+        }
         let named = list.consume_entries().into_iter().map(|file| Named { file, snapshot });
         let named = Arc::new(named.collect());
         self.lists.keep(&location, &named);

@@ -64,6 +64,20 @@ impl From<cursor::Broken> for Unreadable {
     }
 }
 
+/// How many entries an Avro file has by its blocks.
+pub(super) fn entry_count(bytes: &[u8]) -> Result<u64, String> {
+    let count = || {
+        let (mut container, mut entries) = (Container::open(bytes)?, 0u64);
+        while let Some((count, _)) = container.next_block()? {
+            entries = entries.saturating_add(count);
+        }
+        Ok(entries)
+    };
+    count().map_err(|error: Unreadable| match error {
+        Unreadable::Damaged(problem) | Unreadable::Unsupported(problem) => problem,
+    })
+}
+
 /// A manifest whose header was read.
 pub(super) struct Manifest<'a> {
     path: &'a str,
