@@ -11,7 +11,9 @@ use super::bounds::{self, ColumnBounds, PathRange};
 use super::error::FileProblem;
 use super::filter::{FileFilter, SpecFilter};
 use super::manifest::{Columns, Content, Entry, Keep, Layout, Layouts, Manifest, of_column};
+use super::metrics;
 use super::partition::{self, Partition, Promotions};
+use super::partitions::{OfTable, Partitions};
 
 /// Field id of `file_path` in position delete files; fixed by the specification.
 const DELETE_FILE_PATH_ID: i32 = 2_147_483_546;
@@ -126,6 +128,11 @@ impl Decoding {
         columns.iter().copied().filter(|column| self.top_level.contains(column)).collect()
     }
 
+    fn of_table(&self) -> OfTable<'_> {
+        let Self { columns, partition_type, promotions, .. } = self;
+        OfTable { columns, partition_type: partition_type.as_ref(), promotions }
+    }
+
     /// Gives the live data files of a manifest in their order, some at a time, until `give` wants no more.
     pub(super) fn data(
         &self,
@@ -145,7 +152,7 @@ impl Decoding {
             false => (Columns::These(&bounded), Columns::These(&filtered)),
         };
         let keep = Keep { bounds: bounded, counts: bounded, nan_counts: with_nans };
-        let mut partitions = Partitions::new(self, of, &layout, &filter);
+        let mut partitions = Partitions::new(self.of_table(), of, &layout, &filter);
         let mut row_ids = RowIds::new(of);
         let mut chunks = Chunks::new(give);
         manifest.live_entries(&keep, |entry| {
@@ -168,7 +175,7 @@ impl Decoding {
                 partition_values: tuple.values.clone(),
                 first_row_id: row_ids.first_of(entry.first_row_id, entry.record_count),
                 sort_order_id: entry.sort_order_id,
-                metrics: wanted.with_metrics.then(|| metrics(entry)),
+                metrics: wanted.with_metrics.then(|| metrics::of_entry(entry)),
                 may_match: tuple.may_match && filter.may_match(&layout, entry),
             }))
         })?;
@@ -190,7 +197,7 @@ impl Decoding {
         let no_filter = SpecFilter::none();
         // Delete files have few columns, and those that matter are told behind the bounds.
         let keep = Keep { bounds: Columns::All, counts: Columns::All, nan_counts: Columns::These(&[]) };
-        let mut partitions = Partitions::new(self, of, &layout, &no_filter);
+        let mut partitions = Partitions::new(self.of_table(), of, &layout, &no_filter);
         let mut chunks = Chunks::new(give);
         manifest.live_entries(&keep, |entry| {
             let (scope, problem) = self.scope(&layout, is_unpartitioned, entry)?;
@@ -305,61 +312,6 @@ impl RowIds {
     }
 }
 
-/// What the partitions of one manifest come to. Each is worked out once: a manifest has few of them and many files.
-struct Partitions<'a> {
-    decoding: &'a Decoding,
-    of: &'a ManifestFile,
-    layout: &'a Layout,
-    filter: &'a SpecFilter<'a>,
-    /// By the bytes of their tuples.
-    known: HashMap<Box<[u8]>, OfPartition>,
-}
-
-/// What the files of a partition have in common.
-struct OfPartition {
-    partition: Arc<Partition>,
-    constants: Result<Vec<Constant>, String>,
-    values: Result<Vec<Constant>, String>,
-    may_match: bool,
-}
-
-/// Partitions that are known at most.
-const PARTITIONS_MAX: usize = 4_096;
-
-impl<'a> Partitions<'a> {
-    fn new(decoding: &'a Decoding, of: &'a ManifestFile, layout: &'a Layout, filter: &'a SpecFilter<'a>) -> Self {
-        Self { decoding, of, layout, filter, known: HashMap::new() }
-    }
-
-    /// That of an entry.
-    fn of(&mut self, entry: &Entry<'_>) -> Result<&OfPartition, FileProblem> {
-        if !self.known.contains_key(entry.tuple) {
-            if self.known.len() == PARTITIONS_MAX {
-                self.known.clear();
-            }
-            let made = self.make(entry)?;
-            self.known.insert(entry.tuple.into(), made);
-        }
-        Ok(&self.known[entry.tuple])
-    }
-
-    fn make(&self, entry: &Entry<'_>) -> Result<OfPartition, FileProblem> {
-        let Decoding { columns, partition_type, promotions, .. } = self.decoding;
-        let (spec, spec_id) = (self.layout.spec(), self.of.partition_spec_id);
-        let tuple = self.layout.partition(entry.tuple);
-        let tuple = tuple.map_err(|problem| FileProblem::corrupt(&self.of.manifest_path, problem))?;
-        Ok(OfPartition {
-            partition: Arc::new(Partition::new(spec_id, &tuple, promotions.of_spec(spec_id))),
-            constants: partition::constants(spec, &tuple, columns),
-            values: match partition_type {
-                Some(partition_type) => partition::values(spec, &tuple, partition_type),
-                None => Ok(Vec::new()),
-            },
-            may_match: self.filter.may_match_partition(&tuple),
-        })
-    }
-}
-
 /// The data sequence number. An added file takes that of its manifest unless it has its own; in manifests from before
 /// sequence numbers every file has 0.
 fn sequence(of: &ManifestFile, entry: &Entry<'_>) -> Result<i64, FileProblem> {
@@ -371,35 +323,4 @@ fn sequence(of: &ManifestFile, entry: &Entry<'_>) -> Result<i64, FileProblem> {
             Err(FileProblem::corrupt(entry.path, problem))
         }
     }
-}
-
-/// All that a manifest says of the columns of a file.
-fn metrics(entry: &Entry<'_>) -> Box<[ColumnMetrics]> {
-    let counts = [&entry.value_counts, &entry.null_counts, &entry.nan_counts].into_iter().flatten();
-    let bounds = [&entry.lower_bounds, &entry.upper_bounds].into_iter().flatten();
-    let mut ids: Vec<i32> = counts.map(|(id, _)| *id).chain(bounds.map(|(id, _)| *id)).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    let mut columns: Box<[ColumnMetrics]> =
-        ids.iter().map(|field_id| ColumnMetrics { field_id: *field_id, ..ColumnMetrics::default() }).collect();
-    let mut each = |pairs: &[(i32, u64)], set: fn(&mut ColumnMetrics) -> &mut Option<u64>| {
-        for (id, count) in pairs {
-            if let Ok(at) = ids.binary_search(id) {
-                *set(&mut columns[at]) = Some(*count);
-            }
-        }
-    };
-    each(&entry.value_counts, |of| &mut of.value_count);
-    each(&entry.null_counts, |of| &mut of.null_count);
-    each(&entry.nan_counts, |of| &mut of.nan_count);
-    let mut each = |pairs: &[(i32, &[u8])], set: fn(&mut ColumnMetrics) -> &mut Option<Vec<u8>>| {
-        for (id, bound) in pairs {
-            if let Ok(at) = ids.binary_search(id) {
-                *set(&mut columns[at]) = Some(bound.to_vec());
-            }
-        }
-    };
-    each(&entry.lower_bounds, |of| &mut of.lower_bound);
-    each(&entry.upper_bounds, |of| &mut of.upper_bound);
-    columns
 }

@@ -1,10 +1,11 @@
 //! Planning: the difference of two states of a table, as scan tasks.
 //!
 //! [`range`] decides which epochs a run has. [`plan`] takes the two ends of one epoch and gives scan tasks, which go
-//! out while planning still runs. What decides is pure: which manifests count (`manifests`), which delete reaches which
-//! file (`reach`, `bounds`, `partition`), which hold rows that count (`filter`), which files a rewrite may have made of
-//! each other (`group`), and how differences become tasks (`pack`). `difference` and `planner` drive them; `beginning` tells
-//! a history that was cut off.
+//! out while planning still runs. What decides is pure: which manifests count (`manifests`), what their entries say
+//! (`manifest`, `entry`), which delete reaches which file (`reach`, `bounds`, `partition`), which hold rows that count
+//! (`filter`), which files a rewrite may have made of each other (`group`), and how differences become tasks (`pack`).
+//! `difference` and `planner` drive them, and `ahead` fetches and decodes manifests before their turn; `beginning` tells a
+//! history that was cut off.
 
 mod ahead;
 mod beginning;
@@ -17,8 +18,10 @@ mod group;
 mod lists;
 mod manifest;
 mod manifests;
+mod metrics;
 mod pack;
 mod partition;
+mod partitions;
 mod planner;
 pub mod range;
 mod reach;
