@@ -85,7 +85,7 @@ fn epoch_outline(number: usize, epoch: &EpochOutline) -> String {
     let plan = &epoch.plan;
     format!(
         "{head}                {} added, {} removed, {} with other deletes; {}\n                \
-         {} in {}, at most {} to look at\n                {} opened, {} skipped{}\n",
+         {} in {}, at most {} to look at\n                {} opened, {} skipped, {} read{}\n",
         counted(plan.files_added, "file"),
         HumanCount(plan.files_removed),
         HumanCount(plan.files_changed),
@@ -95,6 +95,7 @@ fn epoch_outline(number: usize, epoch: &EpochOutline) -> String {
         counted(plan.records_added + plan.records_removed + plan.records_changed, "row"),
         counted(plan.manifests_opened, "manifest"),
         HumanCount(plan.manifests_skipped),
+        HumanBytes(plan.metadata_bytes_read),
         match plan.files_filtered {
             0 => String::new(),
             files => format!("; {} left out by the filter", counted(files, "file")),

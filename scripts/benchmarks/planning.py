@@ -74,5 +74,5 @@ def run(args, bins):
         changed = sizes[2] + 2 * (sizes[2] // 10)
         checks.append((f"manifests opened, {changes}", total["manifests_opened"], (changed,)))
     print()
-    print("\n".join(measure.check_lines(checks)))
+    print("\n".join(measure.check_lines(checks)) + "\n")
     return {"files": sizes[0], "manifests": sizes[1], "snapshots": sizes[2], "legs": legs}, checks

@@ -28,6 +28,7 @@ pub async fn root_with_a_past(
         metadata: Arc::clone(metadata),
         at_once: PlanOptions::of_table(metadata).manifests_at_once,
         lists: lists.clone(),
+        bytes_read: Arc::default(),
     };
     let list = reader.list(root, &mut 0).await?;
     Ok(list.iter().any(|named| is_older(&named.file, root)).then_some(root))

@@ -3,7 +3,9 @@
 use std::cmp::Ordering;
 use std::collections::HashSet;
 
-use iceberg::spec::{DataFile, Datum, PrimitiveLiteral, PrimitiveType, Schema};
+use iceberg::spec::{Datum, PrimitiveType, Schema};
+
+use super::manifest::{Entry, Layout, of_column};
 
 /// What a manifest tells of one column of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,33 +34,23 @@ pub(super) enum Bound {
 }
 
 impl Bound {
-    /// `None` for types whose order differs between writers (uuid), or in which unequal values may be equal (floats),
-    /// and for booleans, where bounds say next to nothing.
-    fn of(datum: &Datum) -> Option<Self> {
-        match (datum.data_type(), datum.literal()) {
-            (PrimitiveType::Int | PrimitiveType::Long, PrimitiveLiteral::Int(value)) => {
-                Some(Self::Integer(i64::from(*value)))
+    /// The bound in these bytes of a column that had this type when the manifest was written; its length tells whether it is
+    /// from before the column was promoted. `None` for types whose order differs between writers (uuid), or in which unequal
+    /// values may be equal (floats), for booleans, where bounds say next to nothing, and for bytes that are no value.
+    fn of(kind: &PrimitiveType, bytes: &[u8]) -> Option<Self> {
+        match kind {
+            PrimitiveType::Int | PrimitiveType::Long => whole(bytes).map(Self::Integer),
+            PrimitiveType::Date
+            | PrimitiveType::Time
+            | PrimitiveType::Timestamp
+            | PrimitiveType::Timestamptz
+            | PrimitiveType::TimestampNs
+            | PrimitiveType::TimestamptzNs => Some(Self::Moment(written_type(kind, bytes)?, whole(bytes)?)),
+            PrimitiveType::Decimal { scale, .. } => Some(Self::Decimal(unscaled(bytes)?, *scale)),
+            PrimitiveType::String | PrimitiveType::Binary | PrimitiveType::Fixed(_) => {
+                Some(Self::Bytes(bytes.to_vec()))
             }
-            (PrimitiveType::Int | PrimitiveType::Long, PrimitiveLiteral::Long(value)) => Some(Self::Integer(*value)),
-            (PrimitiveType::Date, PrimitiveLiteral::Int(value)) => {
-                Some(Self::Moment(PrimitiveType::Date, i64::from(*value)))
-            }
-            (
-                moment @ (PrimitiveType::Time
-                | PrimitiveType::Timestamp
-                | PrimitiveType::Timestamptz
-                | PrimitiveType::TimestampNs
-                | PrimitiveType::TimestamptzNs),
-                PrimitiveLiteral::Long(value),
-            ) => Some(Self::Moment(moment.clone(), *value)),
-            (PrimitiveType::Decimal { scale, .. }, PrimitiveLiteral::Int128(value)) => {
-                Some(Self::Decimal(*value, *scale))
-            }
-            (PrimitiveType::String, PrimitiveLiteral::String(value)) => Some(Self::Bytes(value.as_bytes().to_vec())),
-            (PrimitiveType::Binary | PrimitiveType::Fixed(_), PrimitiveLiteral::Binary(value)) => {
-                Some(Self::Bytes(value.clone()))
-            }
-            _ => None,
+            PrimitiveType::Boolean | PrimitiveType::Float | PrimitiveType::Double | PrimitiveType::Uuid => None,
         }
     }
 
@@ -93,15 +85,57 @@ pub(super) fn top_level(schemas: impl IntoIterator<Item = impl AsRef<Schema>>) -
     ids
 }
 
+/// The type that a value of so many bytes was written in, of a column that has had this type since: the type itself, or one
+/// that it can have been promoted from. `None` when the bytes are of neither.
+fn written_type(kind: &PrimitiveType, bytes: &[u8]) -> Option<PrimitiveType> {
+    use PrimitiveType as T;
+    match (kind, bytes.len()) {
+        (T::Int | T::Long, 4) => Some(T::Int),
+        // A data file may have come after the promotion into a manifest that was begun before it.
+        (T::Int | T::Long, 8) => Some(T::Long),
+        (T::Float | T::Double, 4) => Some(T::Float),
+        (T::Float | T::Double, 8) => Some(T::Double),
+        (T::Date | T::Timestamp | T::TimestampNs, 4) => Some(T::Date),
+        (T::Time | T::Timestamp | T::Timestamptz | T::TimestampNs | T::TimestamptzNs, 8) => Some(kind.clone()),
+        (T::Uuid, 16) => Some(T::Uuid),
+        (T::Decimal { .. }, 1..=16) | (T::Boolean | T::String | T::Binary | T::Fixed(_), _) => Some(kind.clone()),
+        _ => None,
+    }
+}
+
+/// The datum in these bytes, as [`written_type`] has it.
+pub(super) fn datum(kind: &PrimitiveType, bytes: &[u8]) -> Option<Datum> {
+    Datum::try_from_bytes(bytes, written_type(kind, bytes)?).ok()
+}
+
+fn whole(bytes: &[u8]) -> Option<i64> {
+    match bytes.len() {
+        4 => bytes.try_into().ok().map(|bytes| i64::from(i32::from_le_bytes(bytes))),
+        8 => bytes.try_into().ok().map(i64::from_le_bytes),
+        _ => None,
+    }
+}
+
+/// Two's complement, big-endian.
+fn unscaled(bytes: &[u8]) -> Option<i128> {
+    let fill = if bytes.first()? & 0x80 != 0 { 0xff } else { 0 };
+    let mut wide = [fill; 16];
+    let begin = wide.len().checked_sub(bytes.len())?;
+    wide[begin..].copy_from_slice(bytes);
+    Some(i128::from_be_bytes(wide))
+}
+
 /// The bounds of a file in these columns, in their order; columns of which nothing is known are left out.
-pub(super) fn of_file(file: &DataFile, columns: &[i32]) -> Box<[ColumnBounds]> {
+pub(super) fn of_entry(layout: &Layout, entry: &Entry<'_>, columns: &[i32]) -> Box<[ColumnBounds]> {
     let of_column = |field_id: &i32| {
-        let nulls = file.null_value_counts().get(field_id).copied();
-        let values = file.value_counts().get(field_id).copied();
+        let kind = layout.column(*field_id);
+        let bound = |bounds: &[(i32, &[u8])]| Bound::of(kind?, of_column(bounds, *field_id)?);
+        let nulls = of_column(&entry.null_counts, *field_id);
+        let values = of_column(&entry.value_counts, *field_id);
         let bounds = ColumnBounds {
             field_id: *field_id,
-            lower: file.lower_bounds().get(field_id).and_then(Bound::of),
-            upper: file.upper_bounds().get(field_id).and_then(Bound::of),
+            lower: bound(&entry.lower_bounds),
+            upper: bound(&entry.upper_bounds),
             may_have_null: nulls != Some(0),
             may_have_value: !(nulls.is_some() && nulls == values),
         };
@@ -219,6 +253,36 @@ mod tests {
         for (name, a, b, shared) in cases {
             assert_eq!(may_share(a, b, &[1]), shared, "{name}");
             assert_eq!(may_share(b, a, &[1]), shared, "{name}, the other way round");
+        }
+    }
+
+    #[test]
+    fn a_bound_is_read_in_the_type_that_its_length_tells() {
+        use PrimitiveType as T;
+        let days = 3i32.to_le_bytes();
+        let moment = 3i64.to_le_bytes();
+        let decimal = T::Decimal { precision: 9, scale: 2 };
+        let cases: [(T, &[u8], Option<Bound>, bool); 16] = [
+            (T::Int, &days, Some(Bound::Integer(3)), true),
+            (T::Long, &days, Some(Bound::Integer(3)), true),
+            (T::Long, &moment, Some(Bound::Integer(3)), true),
+            (T::Int, &moment, Some(Bound::Integer(3)), true),
+            (T::Long, &[1, 2, 3], None, false),
+            (T::Date, &days, Some(Bound::Moment(T::Date, 3)), true),
+            (T::Timestamp, &days, Some(Bound::Moment(T::Date, 3)), true),
+            (T::TimestampNs, &days, Some(Bound::Moment(T::Date, 3)), true),
+            (T::Timestamptz, &days, None, false),
+            (T::Timestamp, &moment, Some(Bound::Moment(T::Timestamp, 3)), true),
+            (T::Date, &moment, None, false),
+            (decimal.clone(), &[0xff, 0x85], Some(Bound::Decimal(-123, 2)), true),
+            (decimal, &[], None, false),
+            (T::String, b"\xff", Some(Bound::Bytes(vec![0xff])), false),
+            (T::Double, &days, None, true),
+            (T::Uuid, &[7; 16], None, true),
+        ];
+        for (kind, bytes, bound, is_datum) in cases {
+            assert_eq!(Bound::of(&kind, bytes), bound, "{kind} {bytes:?}");
+            assert_eq!(datum(&kind, bytes).is_some(), is_datum, "{kind} {bytes:?}");
         }
     }
 

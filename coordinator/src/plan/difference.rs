@@ -4,13 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::TryStreamExt;
 use iceberg::spec::{ManifestContentType, ManifestFile, TableMetadata, Transform};
 use iceferry_common::model::{Identity, ScanTask};
 use tokio::sync::mpsc;
 
-use super::entry::{DataEntry, Decoding, DeleteEntry, Scope};
+use super::entry::{DataEntry, Decoding, DeleteEntry, Scope, Wanted};
 use super::error::{FileProblem, PlanError};
 use super::filter::FileFilter;
 use super::manifests::{self, Manifests, Named, Reader};
@@ -24,7 +25,10 @@ const COLUMNS_WITHOUT_KEY_MAX: usize = 4;
 
 pub(super) async fn plan(request: PlanRequest, tasks: mpsc::Sender<ScanTask>) -> Result<PlanSummary, PlanError> {
     let mut summary = PlanSummary::default();
-    match run(&request, tasks, &mut summary).await {
+    let bytes_read = Arc::new(AtomicU64::new(0));
+    let end = run(&request, tasks, &mut summary, &bytes_read).await;
+    summary.metadata_bytes_read = bytes_read.load(Ordering::Relaxed);
+    match end {
         Ok(()) => {
             summary.complete = true;
             Ok(summary)
@@ -34,7 +38,12 @@ pub(super) async fn plan(request: PlanRequest, tasks: mpsc::Sender<ScanTask>) ->
     }
 }
 
-async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut PlanSummary) -> Result<(), Stop> {
+async fn run(
+    request: &PlanRequest,
+    tasks: mpsc::Sender<ScanTask>,
+    summary: &mut PlanSummary,
+    bytes_read: &Arc<AtomicU64>,
+) -> Result<(), Stop> {
     if request.before == Some(request.after) {
         return Ok(());
     }
@@ -44,6 +53,7 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
         metadata: Arc::clone(&request.metadata),
         at_once: request.options.manifests_at_once,
         lists: request.manifest_lists.clone(),
+        bytes_read: Arc::clone(bytes_read),
     };
     let of_table = |problem: FileProblem| Stop::from(problem.of_table(&request.table));
     let before = match request.before {
@@ -103,14 +113,12 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
         together: &request.together,
         waiting: Vec::new(),
     };
-    let decode = Arc::new(move |file: &ManifestFile, manifest: &iceberg::spec::Manifest| {
-        decoding.data(file, manifest, &columns)
-    });
+    let wanted = Arc::new(Wanted { bounds_of: columns, with_metrics: false });
 
     let mut only_before = HashMap::new();
     let mut live_before = Paths::default();
     planner.summary.manifests_opened += before_only.len() as u64;
-    let mut entries = pin!(reader.read(before_only, Arc::clone(&decode)));
+    let mut entries = pin!(reader.data(before_only, &decoding, &wanted));
     while let Some(entries) = entries.try_next().await? {
         for entry in entries {
             live_before.add(&entry.path).map_err(of_table)?;
@@ -128,7 +136,7 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
     let mut added = Vec::new();
     let mut live_after = Paths::default();
     planner.summary.manifests_opened += after_only.len() as u64;
-    let mut entries = pin!(reader.read(after_only, Arc::clone(&decode)));
+    let mut entries = pin!(reader.data(after_only, &decoding, &wanted));
     while let Some(entries) = entries.try_next().await? {
         for entry in entries {
             live_after.add(&entry.path).map_err(of_table)?;
@@ -144,7 +152,7 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
     }
 
     planner.summary.manifests_opened += shared.len() as u64;
-    let mut entries = pin!(reader.read(shared, decode));
+    let mut entries = pin!(reader.data(shared, &decoding, &wanted));
     while let Some(entries) = entries.try_next().await? {
         for entry in entries {
             live_before.add(&entry.path).map_err(of_table)?;
@@ -234,9 +242,7 @@ async fn read_deletes(
     ];
     for (manifests, states) in sources {
         summary.manifests_opened += manifests.len() as u64;
-        let decoding = Arc::clone(decoding);
-        let decode = move |file: &ManifestFile, manifest: &iceberg::spec::Manifest| decoding.deletes(file, manifest);
-        let mut entries = pin!(reader.read(manifests, Arc::new(decode)));
+        let mut entries = pin!(reader.deletes(manifests, decoding));
         while let Some(entries) = entries.try_next().await? {
             for entry in entries {
                 deletes.add(entry, states);

@@ -1,24 +1,25 @@
 //! Manifest entries, cut down to what planning needs. What they inherit from their manifest is filled in here.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use iceberg::spec::{
-    DataContentType, DataFileFormat, Manifest, ManifestEntry, ManifestFile, ManifestStatus, PartitionSpec, Schema,
-    StructType, TableMetadata,
-};
-use iceferry_common::model::{Constant, FileFormat};
+use iceberg::spec::{ManifestFile, Schema, StructType, TableMetadata};
+use iceferry_common::model::{ColumnMetrics, Constant, FileFormat};
 
 use super::bounds::{self, ColumnBounds, PathRange};
 use super::error::FileProblem;
-use super::filter::FileFilter;
-use super::partition::{self, Columns, Partition, Promotions};
+use super::filter::{FileFilter, SpecFilter};
+use super::manifest::{Columns, Content, Entry, Keep, Layout, Layouts, Manifest, of_column};
+use super::metrics;
+use super::partition::{self, Partition, Promotions};
+use super::partitions::{OfTable, Partitions};
 
 /// Field id of `file_path` in position delete files; fixed by the specification.
 const DELETE_FILE_PATH_ID: i32 = 2_147_483_546;
 
 /// A live data file.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DataEntry {
     pub(super) path: String,
     /// Data sequence number.
@@ -36,8 +37,21 @@ pub(super) struct DataEntry {
     pub(super) partition_values: Result<Vec<Constant>, String>,
     /// The id of its first row, where it has a part in the table's row lineage.
     pub(super) first_row_id: Option<i64>,
+    /// The sort order of its rows, if the manifest says so.
+    pub(super) sort_order_id: Option<i32>,
+    /// What the manifest says of its columns, by ascending field id; `None` unless it was asked for.
+    pub(super) metrics: Option<Box<[ColumnMetrics]>>,
     /// False only when the filter certainly keeps none of its rows.
     pub(super) may_match: bool,
+}
+
+/// What is decoded of data files beside what always is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Wanted {
+    /// Columns whose bounds are kept.
+    pub(super) bounds_of: Vec<i32>,
+    /// Whether everything that a manifest says of columns is kept.
+    pub(super) with_metrics: bool,
 }
 
 /// A live delete file, or one vector.
@@ -84,10 +98,11 @@ pub(super) struct Decoding {
     unpartitioned: HashMap<i32, bool>,
     /// Columns outside lists, maps and structs.
     top_level: HashSet<i32>,
-    columns: Columns,
+    columns: partition::Columns,
     partition_type: Option<StructType>,
     promotions: Promotions,
     filter: FileFilter,
+    layouts: Layouts,
 }
 
 impl Decoding {
@@ -99,9 +114,10 @@ impl Decoding {
     ) -> Self {
         Self {
             filter,
+            layouts: Layouts::default(),
             unpartitioned: table.partition_specs_iter().map(|spec| (spec.spec_id(), spec.is_unpartitioned())).collect(),
             top_level: bounds::top_level(table.schemas_iter()),
-            columns: Columns::of(table, read_schema),
+            columns: partition::Columns::of(table, read_schema),
             partition_type,
             promotions: Promotions::of(table),
         }
@@ -112,128 +128,165 @@ impl Decoding {
         columns.iter().copied().filter(|column| self.top_level.contains(column)).collect()
     }
 
-    /// The live data files of a manifest, with bounds of `columns`.
+    fn of_table(&self) -> OfTable<'_> {
+        let Self { columns, partition_type, promotions, .. } = self;
+        OfTable { columns, partition_type: partition_type.as_ref(), promotions }
+    }
+
+    /// Gives the live data files of a manifest in their order, some at a time, until `give` wants no more.
     pub(super) fn data(
         &self,
         of: &ManifestFile,
-        manifest: &Manifest,
-        columns: &[i32],
-    ) -> Result<Vec<DataEntry>, FileProblem> {
-        let spec = manifest.metadata().partition_spec();
-        let mut partitions = Partitions::new(self.promotions.of_spec(of.partition_spec_id));
-        let mut row_ids = RowIds::new(of);
-        let filter = self.filter.of_spec(spec);
-        let entry = |entry: &ManifestEntry| {
-            let may_match = filter.may_match(entry.data_file());
-            let entry = self.data_entry(of, spec, entry, columns, &mut partitions, &mut row_ids)?;
-            Ok(DataEntry { may_match, ..entry })
+        bytes: &[u8],
+        wanted: &Wanted,
+        give: impl FnMut(Vec<DataEntry>) -> ControlFlow<()>,
+    ) -> Result<(), FileProblem> {
+        let manifest = Manifest::open(&of.manifest_path, bytes, &self.layouts)?;
+        let layout = manifest.shared_layout();
+        let filter = self.filter.of_spec(layout.spec());
+        let filtered = filter.columns();
+        let mut bounded = wanted.bounds_of.clone();
+        bounded.extend(&filtered);
+        let (bounded, with_nans) = match wanted.with_metrics {
+            true => (Columns::All, Columns::All),
+            false => (Columns::These(&bounded), Columns::These(&filtered)),
         };
-        live(manifest).map(entry).collect()
-    }
-
-    fn data_entry(
-        &self,
-        of: &ManifestFile,
-        spec: &PartitionSpec,
-        entry: &ManifestEntry,
-        columns: &[i32],
-        partitions: &mut Partitions<'_>,
-        row_ids: &mut RowIds,
-    ) -> Result<DataEntry, FileProblem> {
-        let file = entry.data_file();
-        if file.content_type() != DataContentType::Data {
-            let problem = format!("data manifest {} lists it as a delete file", of.manifest_path);
-            return Err(FileProblem::corrupt(file.file_path(), problem));
-        }
-        Ok(DataEntry {
-            path: file.file_path().to_owned(),
-            sequence: sequence(of, entry)?,
-            partition: partitions.intern(of.partition_spec_id, file.partition()),
-            format: format(file.file_format()),
-            is_encrypted: file.key_metadata().is_some_and(|key| !key.is_empty()),
-            size_bytes: file.file_size_in_bytes(),
-            record_count: file.record_count(),
-            split_offsets: file.split_offsets().unwrap_or_default().into(),
-            bounds: bounds::of_file(file, columns),
-            constants: partition::constants(spec, file.partition(), &self.columns),
-            partition_values: match &self.partition_type {
-                Some(partition_type) => partition::values(spec, file.partition(), partition_type),
-                None => Ok(Vec::new()),
-            },
-            first_row_id: row_ids.first_of(file.first_row_id(), file.record_count()),
-            may_match: true,
-        })
-    }
-
-    /// The live delete files of a manifest.
-    pub(super) fn deletes(&self, of: &ManifestFile, manifest: &Manifest) -> Result<Vec<DeleteEntry>, FileProblem> {
-        let mut partitions = Partitions::new(self.promotions.of_spec(of.partition_spec_id));
-        let is_unpartitioned = self
-            .unpartitioned
-            .get(&of.partition_spec_id)
-            .copied()
-            .unwrap_or_else(|| manifest.metadata().partition_spec().is_unpartitioned());
-        live(manifest).map(|entry| self.delete_entry(of, is_unpartitioned, entry, &mut partitions)).collect()
-    }
-
-    fn delete_entry(
-        &self,
-        of: &ManifestFile,
-        is_unpartitioned: bool,
-        entry: &ManifestEntry,
-        partitions: &mut Partitions<'_>,
-    ) -> Result<DeleteEntry, FileProblem> {
-        let file = entry.data_file();
-        let corrupt = |problem: &str| FileProblem::corrupt(file.file_path(), problem);
-        let format = format(file.file_format());
-        let mut problem = None;
-        let scope = match (file.content_type(), format) {
-            (DataContentType::Data, _) => return Err(corrupt("a delete manifest lists it as a data file")),
-            (DataContentType::EqualityDeletes, FileFormat::Puffin) => {
-                return Err(corrupt("an equality delete file cannot be in Puffin format"));
+        let keep = Keep { bounds: bounded, counts: bounded, nan_counts: with_nans };
+        let mut partitions = Partitions::new(self.of_table(), of, &layout, &filter);
+        let mut row_ids = RowIds::new(of);
+        let mut chunks = Chunks::new(give);
+        manifest.live_entries(&keep, |entry| {
+            if entry.content != Content::Data {
+                let problem = format!("data manifest {} lists it as a delete file", of.manifest_path);
+                return Err(FileProblem::corrupt(entry.path, problem));
             }
-            (DataContentType::EqualityDeletes, _) => {
-                let field_ids = file.equality_ids().unwrap_or_default();
+            let tuple = partitions.of(entry)?;
+            Ok(chunks.push(DataEntry {
+                path: entry.path.to_owned(),
+                sequence: sequence(of, entry)?,
+                partition: Arc::clone(&tuple.partition),
+                format: entry.format(),
+                is_encrypted: entry.is_encrypted,
+                size_bytes: entry.size_bytes,
+                record_count: entry.record_count,
+                split_offsets: entry.split_offsets.as_slice().into(),
+                bounds: bounds::of_entry(&layout, entry, &wanted.bounds_of),
+                constants: tuple.constants.clone(),
+                partition_values: tuple.values.clone(),
+                first_row_id: row_ids.first_of(entry.first_row_id, entry.record_count),
+                sort_order_id: entry.sort_order_id,
+                metrics: wanted.with_metrics.then(|| metrics::of_entry(entry)),
+                may_match: tuple.may_match && filter.may_match(&layout, entry),
+            }))
+        })?;
+        chunks.finish();
+        Ok(())
+    }
+
+    /// Gives the live delete files of a manifest, likewise.
+    pub(super) fn deletes(
+        &self,
+        of: &ManifestFile,
+        bytes: &[u8],
+        give: impl FnMut(Vec<DeleteEntry>) -> ControlFlow<()>,
+    ) -> Result<(), FileProblem> {
+        let manifest = Manifest::open(&of.manifest_path, bytes, &self.layouts)?;
+        let layout = manifest.shared_layout();
+        let is_unpartitioned = self.unpartitioned.get(&of.partition_spec_id).copied();
+        let is_unpartitioned = is_unpartitioned.unwrap_or_else(|| layout.spec().is_unpartitioned());
+        let no_filter = SpecFilter::none();
+        // Delete files have few columns, and those that matter are told behind the bounds.
+        let keep = Keep { bounds: Columns::All, counts: Columns::All, nan_counts: Columns::These(&[]) };
+        let mut partitions = Partitions::new(self.of_table(), of, &layout, &no_filter);
+        let mut chunks = Chunks::new(give);
+        manifest.live_entries(&keep, |entry| {
+            let (scope, problem) = self.scope(&layout, is_unpartitioned, entry)?;
+            Ok(chunks.push(DeleteEntry {
+                location: entry.path.to_owned(),
+                sequence: sequence(of, entry)?,
+                partition: Arc::clone(&partitions.of(entry)?.partition),
+                format: entry.format(),
+                is_encrypted: entry.is_encrypted,
+                size_bytes: entry.size_bytes,
+                record_count: entry.record_count,
+                scope,
+                problem,
+            }))
+        })?;
+        chunks.finish();
+        Ok(())
+    }
+
+    /// Which rows a delete file may name, and why its rows cannot be compared with those of data files.
+    fn scope(
+        &self,
+        layout: &Layout,
+        is_unpartitioned: bool,
+        entry: &Entry<'_>,
+    ) -> Result<(Scope, Option<String>), FileProblem> {
+        let corrupt = |problem: &str| FileProblem::corrupt(entry.path, problem);
+        match (entry.content, entry.format()) {
+            (Content::Data, _) => Err(corrupt("a delete manifest lists it as a data file")),
+            (Content::EqualityDeletes, FileFormat::Puffin) => {
+                Err(corrupt("an equality delete file cannot be in Puffin format"))
+            }
+            (Content::EqualityDeletes, _) => {
+                let field_ids = entry.equality_ids.clone();
                 if field_ids.is_empty() {
                     return Err(corrupt("the manifest does not say by which columns it deletes"));
                 }
-                problem = field_ids.iter().find_map(|id| self.columns.key_problem(*id));
-                let bounds = bounds::of_file(file, &self.comparable(&field_ids));
-                Scope::Equality { field_ids, is_global: is_unpartitioned, bounds }
+                let problem = field_ids.iter().find_map(|id| self.columns.key_problem(*id));
+                let bounds = bounds::of_entry(layout, entry, &self.comparable(&field_ids));
+                Ok((Scope::Equality { field_ids, is_global: is_unpartitioned, bounds }, problem))
             }
-            (DataContentType::PositionDeletes, FileFormat::Puffin) => {
+            (Content::PositionDeletes, FileFormat::Puffin) => {
                 let number = |value: Option<i64>| value.and_then(|value| u64::try_from(value).ok());
-                match (file.referenced_data_file(), number(file.content_offset()), number(file.content_size_in_bytes()))
-                {
-                    (Some(referenced), Some(offset), Some(length)) => Scope::Vector { referenced, offset, length },
-                    _ => {
-                        return Err(corrupt("the manifest lacks the data file, offset or length of a deletion vector"));
+                match (entry.referenced, number(entry.content_offset), number(entry.content_size)) {
+                    (Some(referenced), Some(offset), Some(length)) => {
+                        Ok((Scope::Vector { referenced: referenced.to_owned(), offset, length }, None))
                     }
+                    _ => Err(corrupt("the manifest lacks the data file, offset or length of a deletion vector")),
                 }
             }
-            (DataContentType::PositionDeletes, _) => {
-                let path = |bounds: &HashMap<i32, iceberg::spec::Datum>| match bounds.get(&DELETE_FILE_PATH_ID) {
-                    Some(datum) => match datum.literal() {
-                        iceberg::spec::PrimitiveLiteral::String(path) => Some(path.clone()),
-                        _ => None,
-                    },
-                    None => None,
+            (Content::PositionDeletes, _) => {
+                let path = |bounds: &[(i32, &[u8])]| {
+                    let bytes = of_column(bounds, DELETE_FILE_PATH_ID)?;
+                    std::str::from_utf8(bytes).ok().map(str::to_owned)
                 };
-                let paths = PathRange::new(path(file.lower_bounds()), path(file.upper_bounds()));
-                Scope::Position { referenced: file.referenced_data_file(), paths }
+                let paths = PathRange::new(path(&entry.lower_bounds), path(&entry.upper_bounds));
+                Ok((Scope::Position { referenced: entry.referenced.map(str::to_owned), paths }, None))
             }
-        };
-        Ok(DeleteEntry {
-            location: file.file_path().to_owned(),
-            sequence: sequence(of, entry)?,
-            partition: partitions.intern(of.partition_spec_id, file.partition()),
-            format,
-            is_encrypted: file.key_metadata().is_some_and(|key| !key.is_empty()),
-            size_bytes: file.file_size_in_bytes(),
-            record_count: file.record_count(),
-            scope,
-            problem,
-        })
+        }
+    }
+}
+
+/// Entries that go on together.
+const CHUNK_ENTRIES: usize = 512;
+
+/// Gathers entries, and gives them on some at a time.
+struct Chunks<T, F> {
+    entries: Vec<T>,
+    give: F,
+}
+
+impl<T, F: FnMut(Vec<T>) -> ControlFlow<()>> Chunks<T, F> {
+    fn new(give: F) -> Self {
+        Self { entries: Vec::new(), give }
+    }
+
+    fn push(&mut self, entry: T) -> ControlFlow<()> {
+        self.entries.push(entry);
+        if self.entries.len() < CHUNK_ENTRIES {
+            ControlFlow::Continue(())
+        } else {
+            (self.give)(std::mem::take(&mut self.entries))
+        }
+    }
+
+    fn finish(mut self) {
+        if !self.entries.is_empty() {
+            let _ = (self.give)(self.entries);
+        }
     }
 }
 
@@ -259,50 +312,15 @@ impl RowIds {
     }
 }
 
-/// Partitions of one manifest, each kept once: a manifest has few of them and many files.
-struct Partitions<'a> {
-    known: HashSet<Arc<Partition>>,
-    promoted: &'a [Option<i64>],
-}
-
-impl<'a> Partitions<'a> {
-    fn new(promoted: &'a [Option<i64>]) -> Self {
-        Self { known: HashSet::new(), promoted }
-    }
-
-    fn intern(&mut self, spec_id: i32, tuple: &iceberg::spec::Struct) -> Arc<Partition> {
-        let partition = Partition::new(spec_id, tuple, self.promoted);
-        if let Some(known) = self.known.get(&partition) {
-            return Arc::clone(known);
-        }
-        let partition = Arc::new(partition);
-        self.known.insert(Arc::clone(&partition));
-        partition
-    }
-}
-
-fn live(manifest: &Manifest) -> impl Iterator<Item = &ManifestEntry> {
-    manifest.entries().iter().map(AsRef::as_ref).filter(|entry| entry.is_alive())
-}
-
 /// The data sequence number. An added file takes that of its manifest unless it has its own; in manifests from before
 /// sequence numbers every file has 0.
-fn sequence(of: &ManifestFile, entry: &ManifestEntry) -> Result<i64, FileProblem> {
-    match entry.sequence_number() {
+fn sequence(of: &ManifestFile, entry: &Entry<'_>) -> Result<i64, FileProblem> {
+    match entry.sequence {
         Some(sequence) => Ok(sequence),
-        None if entry.status() == ManifestStatus::Added || of.sequence_number == 0 => Ok(of.sequence_number),
+        None if entry.is_added || of.sequence_number == 0 => Ok(of.sequence_number),
         None => {
             let problem = format!("manifest {} does not say its sequence number", of.manifest_path);
-            Err(FileProblem::corrupt(entry.file_path(), problem))
+            Err(FileProblem::corrupt(entry.path, problem))
         }
-    }
-}
-
-fn format(format: DataFileFormat) -> FileFormat {
-    match format {
-        DataFileFormat::Parquet => FileFormat::Parquet,
-        DataFileFormat::Avro => FileFormat::Avro,
-        DataFileFormat::Orc => FileFormat::Orc,
-        DataFileFormat::Puffin => FileFormat::Puffin,
     }
 }

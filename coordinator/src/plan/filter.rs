@@ -4,10 +4,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use iceberg::spec::{DataFile, ManifestFile, PartitionSpec, TableMetadata};
+use iceberg::spec::{ManifestFile, PartitionSpec, Struct, TableMetadata};
 use iceferry_common::filter::{BoundFilter, ColumnStatistics, PartitionFilter, Statistics};
 
 use super::bounds;
+use super::manifest::{Entry, Layout, of_column};
 
 /// The filter as planning uses it; without one everything may match.
 #[derive(Debug, Clone, Default)]
@@ -48,34 +49,51 @@ impl FileFilter {
 }
 
 impl SpecFilter<'_> {
-    /// Whether a file may hold a row that matches.
-    pub(super) fn may_match(&self, file: &DataFile) -> bool {
-        let Some((known, partition)) = &self.0 else { return true };
-        partition.may_match_partition(file.partition())
-            && known.filter.may_match(&OfFile { file, top_level: &known.top_level })
+    /// One that everything matches.
+    pub(super) fn none() -> Self {
+        Self(None)
+    }
+
+    /// The columns that it asks for.
+    pub(super) fn columns(&self) -> Vec<i32> {
+        self.0.as_ref().map_or_else(Vec::new, |(known, _)| known.filter.field_ids())
+    }
+
+    /// Whether a file of this partition may hold a row that matches.
+    pub(super) fn may_match_partition(&self, partition: &Struct) -> bool {
+        self.0.as_ref().is_none_or(|(_, filter)| filter.may_match_partition(partition))
+    }
+
+    /// Whether a file may, by what its entry says of its columns.
+    pub(super) fn may_match(&self, layout: &Layout, entry: &Entry<'_>) -> bool {
+        let Some((known, _)) = &self.0 else { return true };
+        known.filter.may_match(&OfEntry { layout, entry, top_level: &known.top_level })
     }
 }
 
 /// What a manifest tells of a file.
-struct OfFile<'a> {
-    file: &'a DataFile,
+struct OfEntry<'a> {
+    layout: &'a Layout,
+    entry: &'a Entry<'a>,
     top_level: &'a HashSet<i32>,
 }
 
-impl Statistics for OfFile<'_> {
+impl Statistics for OfEntry<'_> {
     fn of(&self, field_id: i32) -> ColumnStatistics {
-        let count = |counts: &HashMap<i32, u64>| counts.get(&field_id).copied();
-        let value_count = count(self.file.value_counts());
+        let count = |counts: &[(i32, u64)]| of_column(counts, field_id);
+        let kind = self.layout.column(field_id);
+        let bound = |bounds: &[(i32, &[u8])]| bounds::datum(kind?, of_column(bounds, field_id)?);
+        let value_count = count(&self.entry.value_counts);
         // Not every writer counts the rows whose struct is null among the nulls of its fields.
-        let null_count = count(self.file.null_value_counts())
+        let null_count = count(&self.entry.null_counts)
             .filter(|nulls| self.top_level.contains(&field_id) || Some(*nulls) == value_count);
         ColumnStatistics {
-            lower: self.file.lower_bounds().get(&field_id).cloned(),
-            upper: self.file.upper_bounds().get(&field_id).cloned(),
+            lower: bound(&self.entry.lower_bounds),
+            upper: bound(&self.entry.upper_bounds),
             // A manifest does not say whether its bounds were cut.
             is_exact: false,
             null_count,
-            nan_count: count(self.file.nan_value_counts()),
+            nan_count: count(&self.entry.nan_counts),
             value_count,
         }
     }

@@ -1,17 +1,20 @@
-//! Reading manifest lists and manifests: fetched in order, a bounded number ahead, and decoded off the async threads.
+//! Which manifests two states have, and reading manifest lists and manifests.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use futures::stream::{self, Stream, StreamExt};
-use iceberg::spec::{FormatVersion, Manifest, ManifestFile, ManifestList, TableMetadataRef};
+use futures::stream::{self, Stream};
+use iceberg::spec::{FormatVersion, ManifestFile, ManifestList, TableMetadataRef};
 use iceferry_common::model::SnapshotId;
 use iceferry_common::storage::Storage;
 
+use super::ahead::{Ahead, Give};
+use super::entry::{DataEntry, Decoding, DeleteEntry, Wanted};
 use super::error::{FileProblem, PlanError};
 use super::lists::ManifestLists;
-use super::partition_names;
+use super::manifest;
 
 /// A manifest and the snapshot whose list names it.
 #[derive(Debug, Clone)]
@@ -65,7 +68,7 @@ pub(super) fn compare(before: Vec<Named>, after: Vec<Named>) -> Result<Manifests
     Ok(manifests)
 }
 
-/// Reads the metadata files of one table.
+/// Reads the metadata files of one table. Clones count together.
 #[derive(Debug, Clone)]
 pub(super) struct Reader {
     pub(super) table: String,
@@ -73,17 +76,14 @@ pub(super) struct Reader {
     pub(super) metadata: TableMetadataRef,
     pub(super) at_once: usize,
     pub(super) lists: ManifestLists,
-}
-
-/// Why decoding failed.
-enum DecodeError {
-    Iceberg(iceberg::Error),
-    Problem(FileProblem),
+    /// Bytes that were read.
+    pub(super) bytes_read: Arc<AtomicU64>,
 }
 
 impl Reader {
     /// The manifests of a snapshot; `read` counts the list unless an earlier plan left it.
     pub(super) async fn list(&self, snapshot: SnapshotId, read: &mut u64) -> Result<Arc<Vec<Named>>, PlanError> {
+        const WHAT: &str = "manifest list";
         let metadata = self.metadata.snapshot_by_id(snapshot.0);
         let gone = || PlanError::SnapshotGone { table: self.table.clone(), snapshot };
         let metadata = metadata.ok_or_else(gone)?;
@@ -102,78 +102,96 @@ impl Reader {
         }
         *read += 1;
         let version = self.metadata.format_version();
-        let decode = move |bytes: &[u8]| {
-            ManifestList::parse_with_version(bytes, list_version(bytes, version)).map_err(DecodeError::Iceberg)
+        let bytes = self.fetch(WHAT, location.to_owned(), snapshot).await?;
+        let decode = move || {
+            let list = ManifestList::parse_with_version(&bytes, list_version(&bytes, version))?;
+            Ok((list, manifest::entry_count(&bytes)))
         };
-        let list = self.fetch("manifest list", location.to_owned(), snapshot, decode).await?;
+        let (location, table) = (location.to_owned(), self.table.clone());
+        let (list, entries) = match tokio::task::spawn_blocking(decode).await {
+            Ok(Ok((list, Ok(entries)))) => (list, entries),
+            Ok(Ok((_, Err(problem)))) => return Err(FileProblem::corrupt(&location, problem).of_table(&table)),
+            Ok(Err(source)) => {
+                let source = Box::new(source);
+                return Err(PlanError::Decode { what: WHAT, location, snapshot, table, source });
+            }
+            Err(source) => return Err(PlanError::Broken { location, table, source }),
+        };
+        // The crate takes an empty block for the end of a file, and the manifests behind it would be missing without a word.
+        if entries != list.entries().len() as u64 {
+            let problem = format!(
+                "the manifest list has {entries} manifests, of which {} can be read; rewrite the table's manifests",
+                list.entries().len()
+            );
+            return Err(FileProblem::corrupt(&location, problem).of_table(&self.table));
+        }
         let named = list.consume_entries().into_iter().map(|file| Named { file, snapshot });
         let named = Arc::new(named.collect());
-        self.lists.keep(location, &named);
+        self.lists.keep(&location, &named);
         Ok(named)
     }
 
-    /// What `decode` makes of each manifest, in their order.
-    pub(super) fn read<T, F>(
+    /// The live data files of manifests, in their order, some at a time.
+    pub(super) fn data(
         &self,
         manifests: Vec<Named>,
-        decode: Arc<F>,
-    ) -> impl Stream<Item = Result<Vec<T>, PlanError>> + Send + '_
-    where
-        T: Send + 'static,
-        F: Fn(&ManifestFile, &Manifest) -> Result<Vec<T>, FileProblem> + Send + Sync + 'static,
-    {
-        let read_one = move |manifest: Named| {
-            let decode = Arc::clone(&decode);
-            async move {
-                let Named { file, snapshot } = manifest;
-                if file.key_metadata.as_ref().is_some_and(|key| !key.is_empty()) {
-                    let problem = "the manifest is encrypted, which is not supported yet; copy the table unencrypted";
-                    return Err(FileProblem::refused(&file.manifest_path, problem).of_table(&self.table));
-                }
-                let location = file.manifest_path.clone();
-                let decode = move |bytes: &[u8]| {
-                    let corrupt = |problem| DecodeError::Problem(FileProblem::corrupt(&file.manifest_path, problem));
-                    let plain = partition_names::plain(bytes).map_err(corrupt)?;
-                    let bytes = plain.as_deref().unwrap_or(bytes);
-                    let manifest = Manifest::parse_avro(bytes).map_err(DecodeError::Iceberg)?;
-                    decode(&file, &manifest).map_err(DecodeError::Problem)
-                };
-                self.fetch("manifest", location, snapshot, decode).await
-            }
-        };
-        stream::iter(manifests).map(read_one).buffered(self.at_once.max(1))
+        decoding: &Arc<Decoding>,
+        wanted: &Arc<Wanted>,
+    ) -> impl Stream<Item = Result<Vec<DataEntry>, PlanError>> + Send + use<> {
+        let (decoding, wanted) = (Arc::clone(decoding), Arc::clone(wanted));
+        let decode =
+            move |of: &ManifestFile, bytes: &[u8], give: Give<'_, DataEntry>| decoding.data(of, bytes, &wanted, give);
+        self.entries(manifests, decode)
     }
 
-    async fn fetch<T, F>(
+    /// The live delete files of manifests, likewise.
+    pub(super) fn deletes(
+        &self,
+        manifests: Vec<Named>,
+        decoding: &Arc<Decoding>,
+    ) -> impl Stream<Item = Result<Vec<DeleteEntry>, PlanError>> + Send + use<> {
+        let decoding = Arc::clone(decoding);
+        let decode =
+            move |of: &ManifestFile, bytes: &[u8], give: Give<'_, DeleteEntry>| decoding.deletes(of, bytes, give);
+        self.entries(manifests, decode)
+    }
+
+    fn entries<T, D>(
+        &self,
+        manifests: Vec<Named>,
+        decode: D,
+    ) -> impl Stream<Item = Result<Vec<T>, PlanError>> + Send + use<T, D>
+    where
+        T: Send + 'static,
+        D: Fn(&ManifestFile, &[u8], Give<'_, T>) -> Result<(), FileProblem> + Send + Sync + 'static,
+    {
+        let ahead = Ahead::new(self.clone(), manifests, Arc::new(decode));
+        stream::try_unfold(ahead, |mut ahead| async move {
+            let next = ahead.next().await?;
+            Ok(next.map(|entries| (entries, ahead)))
+        })
+    }
+
+    /// The bytes of a metadata file.
+    pub(super) async fn fetch(
         &self,
         what: &'static str,
         location: String,
         snapshot: SnapshotId,
-        decode: F,
-    ) -> Result<T, PlanError>
-    where
-        T: Send + 'static,
-        F: FnOnce(&[u8]) -> Result<T, DecodeError> + Send + 'static,
-    {
-        let table = || self.table.clone();
-        let bytes: Bytes = match self.storage.read(&location).await {
-            Ok(bytes) => bytes,
-            Err(source) => return Err(PlanError::Read { what, location, snapshot, table: table(), source }),
-        };
-        match tokio::task::spawn_blocking(move || decode(&bytes)).await {
-            Ok(Ok(decoded)) => Ok(decoded),
-            Ok(Err(DecodeError::Iceberg(source))) => {
-                Err(PlanError::Decode { what, location, snapshot, table: table(), source: Box::new(source) })
+    ) -> Result<Bytes, PlanError> {
+        match self.storage.read(&location).await {
+            Ok(bytes) => {
+                self.bytes_read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                Ok(bytes)
             }
-            Ok(Err(DecodeError::Problem(problem))) => Err(problem.of_table(&self.table)),
-            Err(source) => Err(PlanError::Broken { location, table: table(), source }),
+            Err(source) => Err(PlanError::Read { what, location, snapshot, table: self.table.clone(), source }),
         }
     }
 }
 
 /// The format version that a manifest list was written in. A table that was upgraded keeps its older lists, and those
 /// lack the columns of the newer ones; the file's own schema, in its header, tells.
-fn list_version(bytes: &[u8], table: FormatVersion) -> FormatVersion {
+pub(super) fn list_version(bytes: &[u8], table: FormatVersion) -> FormatVersion {
     /// Longer than any header of a manifest list, whose schema has a fixed shape.
     const HEADER_BYTES: usize = 32 * 1024;
     let name: &[u8] = b"\"sequence_number\"";

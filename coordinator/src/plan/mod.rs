@@ -1,11 +1,13 @@
 //! Planning: the difference of two states of a table, as scan tasks.
 //!
 //! [`range`] decides which epochs a run has. [`plan`] takes the two ends of one epoch and gives scan tasks, which go
-//! out while planning still runs. What decides is pure: which manifests count (`manifests`), which delete reaches which
-//! file (`reach`, `bounds`, `partition`), which hold rows that count (`filter`), which files a rewrite may have made of
-//! each other (`group`), and how differences become tasks (`pack`). `difference` and `planner` drive them; `beginning` tells
-//! a history that was cut off.
+//! out while planning still runs. What decides is pure: which manifests count (`manifests`), what their entries say
+//! (`manifest`, `entry`), which delete reaches which file (`reach`, `bounds`, `partition`), which hold rows that count
+//! (`filter`), which files a rewrite may have made of each other (`group`), and how differences become tasks (`pack`).
+//! `difference` and `planner` drive them, and `ahead` fetches and decodes manifests before their turn; `beginning` tells a
+//! history that was cut off.
 
+mod ahead;
 mod beginning;
 mod bounds;
 mod difference;
@@ -14,10 +16,12 @@ mod error;
 mod filter;
 mod group;
 mod lists;
+mod manifest;
 mod manifests;
+mod metrics;
 mod pack;
 mod partition;
-mod partition_names;
+mod partitions;
 mod planner;
 pub mod range;
 mod reach;
@@ -86,7 +90,7 @@ pub struct PlanOptions {
     pub carry_over_bytes_max: u64,
     /// File differences of a task at most.
     pub differences_per_task_max: usize,
-    /// Manifests that are fetched and decoded at once.
+    /// Manifests that are under way at once at most: being fetched, fetched, or being decoded.
     pub manifests_at_once: usize,
     /// Tasks that workers can run at once, as far as is known: the last tasks of a plan are shared out among them.
     pub slots: usize,
@@ -99,7 +103,7 @@ impl Default for PlanOptions {
             open_file_cost_bytes: 4 * 1024 * 1024,
             carry_over_bytes_max: 128 * 1024 * 1024,
             differences_per_task_max: 1_000,
-            manifests_at_once: 4,
+            manifests_at_once: 16,
             slots: 1,
         }
     }
@@ -164,6 +168,8 @@ pub struct PlanSummary {
     pub manifests_opened: u64,
     /// Manifests of the states that did not have to be opened.
     pub manifests_skipped: u64,
+    /// Bytes of the manifest lists and manifests that were read.
+    pub metadata_bytes_read: u64,
 }
 
 /// Plans the difference of two states. Tasks are sent as soon as they are full. When the receiver is dropped, planning

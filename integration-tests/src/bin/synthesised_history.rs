@@ -1,13 +1,15 @@
 //! Writes the metadata of a table that was never there: its data files exist in manifests alone. What `scripts/bench` plans
 //! on, since a planner opens no data file.
 //!
-//! usage: synthesised_history WAREHOUSE FILES MANIFESTS SNAPSHOTS
+//! usage: synthesised_history WAREHOUSE FILES MANIFESTS SNAPSHOTS [null|deflate]
 //!
 //! The table `db.t` of a Hadoop warehouse begins with one snapshot of FILES data files in MANIFESTS manifests. Each of
 //! SNAPSHOTS more adds two files, and every tenth of them removes one old file as well, which rewrites its manifest.
+//! Manifests are compressed when it is told so; Iceberg's own writers do that unless it is told otherwise.
 
 use std::collections::HashMap;
 use std::error::Error;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,10 +28,14 @@ const ROWS: u64 = 1_000_000;
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [warehouse, files, manifests, snapshots] = args.as_slice() else {
-        return Err("usage: synthesised_history WAREHOUSE FILES MANIFESTS SNAPSHOTS".into());
+    let (codec, args) = match args.as_slice() {
+        [args @ .., last] if args.len() == 4 => (last.as_str(), args),
+        args => ("null", args),
     };
-    let mut table = Table::new(Path::new(warehouse))?;
+    let ([warehouse, files, manifests, snapshots], "null" | "deflate") = (args, codec) else {
+        return Err("usage: synthesised_history WAREHOUSE FILES MANIFESTS SNAPSHOTS [null|deflate]".into());
+    };
+    let mut table = Table::new(Path::new(warehouse), codec == "deflate")?;
     table.begin(files.parse()?, manifests.parse()?).await?;
     for number in 0..snapshots.parse()? {
         table.next(number).await?;
@@ -52,6 +58,7 @@ struct Table {
     snapshots: Vec<Value>,
     files: u64,
     written: u64,
+    is_compressed: bool,
 }
 
 fn schema_json() -> Value {
@@ -63,7 +70,7 @@ fn schema_json() -> Value {
 }
 
 impl Table {
-    fn new(warehouse: &Path) -> Result<Self, Failure> {
+    fn new(warehouse: &Path, is_compressed: bool) -> Result<Self, Failure> {
         let folder = warehouse.join("db/t");
         std::fs::create_dir_all(folder.join("metadata"))?;
         let schema: Schema = serde_json::from_value(schema_json())?;
@@ -75,6 +82,7 @@ impl Table {
             snapshots: Vec::new(),
             files: 0,
             written: 0,
+            is_compressed,
         })
     }
 
@@ -167,6 +175,11 @@ impl Table {
             }
         }
         let mut file = writer.write_manifest_file().await?;
+        if self.is_compressed {
+            let compressed = deflated(&std::fs::read(&path)?).ok_or("a manifest was written that is no Avro file")?;
+            file.manifest_length = compressed.len() as i64;
+            std::fs::write(&path, compressed)?;
+        }
         file.sequence_number = snapshot;
         file.min_sequence_number = existing.iter().map(|(of, _)| *of).min().unwrap_or(snapshot);
         Ok(Manifest { file, numbers, snapshot })
@@ -205,4 +218,72 @@ impl Table {
         std::fs::write(folder.join("version-hint.text"), "1")?;
         Ok(())
     }
+}
+
+/// An Avro file whose blocks are not compressed, with its blocks compressed.
+fn deflated(file: &[u8]) -> Option<Vec<u8>> {
+    const MAGIC: &[u8] = b"Obj\x01";
+    let mut rest = file.strip_prefix(MAGIC)?;
+    let mut entries = Vec::new();
+    loop {
+        let count = take_long(&mut rest)?;
+        if count == 0 {
+            break;
+        }
+        for _ in 0..count {
+            entries.push((take_bytes(&mut rest)?, take_bytes(&mut rest)?));
+        }
+    }
+    entries.retain(|(key, _)| *key != b"avro.codec");
+    entries.push((b"avro.codec", b"deflate"));
+    let (marker, mut rest) = rest.split_at_checked(16)?;
+    let mut to = MAGIC.to_vec();
+    put_long(&mut to, entries.len());
+    for part in entries.iter().flat_map(|(key, value)| [key, value]) {
+        put_long(&mut to, part.len());
+        to.extend_from_slice(part);
+    }
+    to.push(0);
+    to.extend_from_slice(marker);
+    while !rest.is_empty() {
+        put_long(&mut to, usize::try_from(take_long(&mut rest)?).ok()?);
+        let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(take_bytes(&mut rest)?).ok()?;
+        let block = encoder.finish().ok()?;
+        put_long(&mut to, block.len());
+        to.extend(block);
+        to.extend_from_slice(marker);
+        rest = rest.strip_prefix(marker)?;
+    }
+    Some(to)
+}
+
+fn take_bytes<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = usize::try_from(take_long(rest)?).ok()?;
+    let (taken, left) = rest.split_at_checked(length)?;
+    *rest = left;
+    Some(taken)
+}
+
+/// Avro's long, where it is not negative.
+fn take_long(rest: &mut &[u8]) -> Option<i64> {
+    let mut value = 0u64;
+    for shift in (0..64).step_by(7) {
+        let (byte, left) = rest.split_first()?;
+        *rest = left;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return (value & 1 == 0).then_some((value >> 1) as i64);
+        }
+    }
+    None
+}
+
+fn put_long(to: &mut Vec<u8>, value: usize) {
+    let mut left = (value as u64) << 1;
+    while left >= 0x80 {
+        to.push((left & 0x7f) as u8 | 0x80);
+        left >>= 7;
+    }
+    to.push(left as u8);
 }

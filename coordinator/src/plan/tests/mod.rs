@@ -5,4 +5,5 @@ mod filter;
 mod history;
 mod model;
 mod ranges;
+mod reading;
 mod rules;
