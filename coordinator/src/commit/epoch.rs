@@ -8,10 +8,11 @@ use iceferry_common::model::{EpochId, Fence, JobName, RunId, SnapshotId, StagedF
 use uuid::Uuid;
 
 use super::attempt::{Head, NewSnapshot, Proposal, Stamp, new_snapshot_id, require_supported};
+use super::check::check_locations;
 use super::checkpoint::checkpoint_property;
 use super::drive::{CommitPolicy, drive};
 use super::look::{Look, Shape, look_for_epoch};
-use super::row_delta::{check_locations, write_manifests};
+use super::row_delta::write_manifests;
 use super::{Checkpoint, CommitError};
 use crate::catalog::{Catalog, LoadedTable};
 
@@ -79,7 +80,7 @@ pub async fn commit_epoch(
     policy: &CommitPolicy,
 ) -> Result<Committed, CommitError> {
     require_supported(&table)?;
-    check_locations(commit)?;
+    check_locations(commit, table.metadata.format_version())?;
     let shape = Shape::of(&table.metadata);
     // Looked for before anything is written: an epoch may be delivered twice.
     let name = table.ident.to_string();

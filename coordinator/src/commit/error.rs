@@ -4,6 +4,7 @@ use iceferry_common::fault::{Class, Classified};
 use iceferry_common::model::{EpochId, Fence, JobName, RunId, SnapshotId};
 use iceferry_common::storage::StorageError;
 
+use super::StagedProblem;
 use crate::catalog::CatalogError;
 
 /// A commit that did not come about; says what was being done, to what, and what to do.
@@ -17,7 +18,7 @@ pub enum CommitError {
         /// The epoch.
         epoch: EpochId,
         /// What is wrong with it.
-        problem: String,
+        problem: StagedProblem,
     },
     /// A table property has a value that it cannot have.
     #[error("table property {key:?} of the target is {value:?}: {problem}")]

@@ -266,9 +266,12 @@ impl TestCatalog {
             let loaded = manifest.load_manifest(&self.storage.file_io()).await.unwrap();
             for entry in loaded.entries().iter().filter(|entry| entry.status() != ManifestStatus::Deleted) {
                 assert!(entry.sequence_number().is_some(), "{}", entry.file_path());
-                match manifest.content {
-                    ManifestContentType::Data => data.push(entry.file_path().to_owned()),
-                    ManifestContentType::Deletes => deletes.push(entry.file_path().to_owned()),
+                match (manifest.content, entry.data_file().content_offset()) {
+                    (ManifestContentType::Data, _) => data.push(entry.file_path().to_owned()),
+                    (ManifestContentType::Deletes, None) => deletes.push(entry.file_path().to_owned()),
+                    (ManifestContentType::Deletes, Some(offset)) => {
+                        deletes.push(format!("{}@{offset}", entry.file_path()));
+                    }
                 }
             }
         }
@@ -378,9 +381,35 @@ pub(super) fn staged_file(location: &str, content: StagedContent, record_count: 
         StagedContent::Data => DataContentType::Data,
         _ => DataContentType::EqualityDeletes,
     };
-    let file = data_file(location, kind, record_count);
-    let json = serialize_data_file_to_json(file, &StructType::new(Vec::new()), FormatVersion::V2).unwrap();
-    StagedFile { location: location.to_owned(), content, record_count, size_bytes: 100, data_file: json }
+    staged(&data_file(location, kind, record_count), content)
+}
+
+/// A position delete file, or a deletion vector at an offset, of a staged data file.
+pub(super) fn positions_file(location: &str, of: Option<&str>, vector_at: Option<i64>, deleted: u64) -> StagedFile {
+    let mut builder = DataFileBuilder::default();
+    builder
+        .content(DataContentType::PositionDeletes)
+        .file_path(location.to_owned())
+        .file_format(if vector_at.is_some() { DataFileFormat::Puffin } else { DataFileFormat::Parquet })
+        .record_count(deleted)
+        .file_size_in_bytes(1_000)
+        .referenced_data_file(of.map(str::to_owned))
+        .content_offset(vector_at)
+        .content_size_in_bytes(vector_at.map(|_| 40));
+    let content = if vector_at.is_some() { StagedContent::DeletionVector } else { StagedContent::PositionDeletes };
+    staged(&builder.build().unwrap(), content)
+}
+
+/// A data file as a worker hands it back.
+pub(super) fn staged(file: &DataFile, content: StagedContent) -> StagedFile {
+    let json = serialize_data_file_to_json(file.clone(), &StructType::new(Vec::new()), FormatVersion::V2).unwrap();
+    StagedFile {
+        location: file.file_path().to_owned(),
+        content,
+        record_count: file.record_count(),
+        size_bytes: file.file_size_in_bytes(),
+        data_file: json,
+    }
 }
 
 pub(super) fn epoch_commit(
