@@ -1,14 +1,14 @@
-//! What must hold of a staged file before it may become a part of the target. Pure: a staged file in, its manifest entry's
-//! data file out, or the promise that it breaks.
+//! What must hold of the staged files before they may become a part of the target. Pure: the staged files in, what they add
+//! to the target out, or the first promise that one of them breaks.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 
-use iceberg::spec::{
-    DataContentType, DataFile, DataFileFormat, FormatVersion, StructType, TableMetadata,
-    deserialize_data_file_from_json,
-};
+use iceberg::spec::{DataContentType, DataFileFormat, FormatVersion};
+use iceferry_common::entry::{DamagedEntry, Facts};
 use iceferry_common::model::{StagedContent, StagedFile, staging_folder};
 
+use super::summary::Added;
 use super::{CommitError, EpochCommit};
 
 /// The promise that a staged file breaks.
@@ -23,15 +23,15 @@ pub enum StagedProblem {
     /// It is there more than once, and is not a Puffin file of several vectors.
     #[error("it was handed in twice")]
     Twice,
-    /// Its data file is no data file.
-    #[error("its data file is not readable: {0}")]
-    Unreadable(#[source] Box<iceberg::Error>),
-    /// Its data file says something else than the staged file.
-    #[error("its data file has {what} {found}, not {expected}")]
+    /// Its manifest entry is none.
+    #[error("its manifest entry is not readable: {0}")]
+    Unreadable(DamagedEntry),
+    /// Its manifest entry says something else than the staged file.
+    #[error("its manifest entry has {what} {found}, not {expected}")]
     Contradiction {
         /// Of what.
         what: &'static str,
-        /// What the data file says.
+        /// What the entry says.
         found: String,
         /// What the staged file says, or what its content asks for.
         expected: String,
@@ -92,62 +92,67 @@ pub enum StagedProblem {
     StrangeReference,
 }
 
-/// Checks what can be told without reading a data file: each file once, and each of this very run and epoch, and none that
-/// the target's format version does not allow.
+/// Checks all staged files of an epoch; each is read once. Gives what they add.
 ///
 /// # Errors
-/// [`CommitError::Staged`] names the first file that breaks this.
-pub(super) fn check_locations(commit: &EpochCommit, version: FormatVersion) -> Result<(), CommitError> {
-    let folder = staging_folder(&commit.data_location, &commit.job, &commit.run);
-    let start = format!("{folder}/{:06}-", commit.epoch.0);
-    let mut seen = HashMap::with_capacity(commit.staged.len());
-    for file in &commit.staged {
-        let is_ours = file.location.strip_prefix(&start).is_some_and(|name| !name.contains('/'));
-        let is_v3 = version >= FormatVersion::V3;
-        let before = seen.insert(file.location.as_str(), file.content);
+/// [`CommitError::Staged`] names the first file that breaks a promise.
+pub(super) fn check_staged(commit: &EpochCommit, version: FormatVersion) -> Result<Added, CommitError> {
+    let mut names = Names::new(commit, version);
+    let mut references = References::new(commit);
+    let mut added = Added::default();
+    for file in &*commit.staged {
+        let broken = |problem| CommitError::Staged { location: file.location.clone(), epoch: commit.epoch, problem };
+        if let Some(problem) = names.problem(file) {
+            return Err(broken(problem));
+        }
+        let facts = Facts::read(&file.data_file).map_err(|damaged| broken(StagedProblem::Unreadable(damaged)))?;
+        if let Some(problem) = contradiction(&facts, file).or_else(|| references.problem(&facts)) {
+            return Err(broken(problem));
+        }
+        added.add(&facts);
+    }
+    Ok(added)
+}
+
+/// What can be told without reading an entry: each file once, and each of this very run and epoch, and none that the
+/// target's format version does not allow.
+struct Names<'a> {
+    version: FormatVersion,
+    /// How all names begin.
+    start: String,
+    seen: HashMap<&'a str, StagedContent>,
+}
+
+impl<'a> Names<'a> {
+    fn new(commit: &'a EpochCommit, version: FormatVersion) -> Self {
+        let folder = staging_folder(&commit.data_location, &commit.job, &commit.run);
+        let start = format!("{folder}/{:06}-", commit.epoch.0);
+        Self { version, start, seen: HashMap::with_capacity(commit.staged.len()) }
+    }
+
+    fn problem(&mut self, file: &'a StagedFile) -> Option<StagedProblem> {
+        let is_ours = file.location.strip_prefix(&self.start).is_some_and(|name| !name.contains('/'));
+        let is_v3 = self.version >= FormatVersion::V3;
+        let before = self.seen.insert(file.location.as_str(), file.content);
         let is_vector = file.content == StagedContent::DeletionVector;
-        let problem = if !is_ours {
-            StagedProblem::NotOfEpoch(start.clone())
+        if !is_ours {
+            Some(StagedProblem::NotOfEpoch(self.start.clone()))
         } else if !file.content.is_committed() {
-            StagedProblem::NeverCommitted
+            Some(StagedProblem::NeverCommitted)
         } else if before.is_some_and(|before| !is_vector || before != StagedContent::DeletionVector) {
-            StagedProblem::Twice
+            Some(StagedProblem::Twice)
         } else if is_vector && !is_v3 {
-            StagedProblem::VectorTooEarly(version)
+            Some(StagedProblem::VectorTooEarly(self.version))
         } else if file.content == StagedContent::PositionDeletes && is_v3 {
-            StagedProblem::PositionsTooLate(version)
+            Some(StagedProblem::PositionsTooLate(self.version))
         } else {
-            continue;
-        };
-        return Err(broken(commit, file, problem));
-    }
-    Ok(())
-}
-
-/// The manifest entry's data file; it must say what the staged file says.
-///
-/// # Errors
-/// [`CommitError::Staged`].
-pub(super) fn data_file(
-    metadata: &TableMetadata,
-    commit: &EpochCommit,
-    file: &StagedFile,
-) -> Result<DataFile, CommitError> {
-    let spec = metadata.default_partition_spec_id();
-    let unpartitioned = StructType::new(Vec::new());
-    let parsed = deserialize_data_file_from_json(&file.data_file, spec, &unpartitioned, metadata.current_schema());
-    let parsed = parsed.map_err(|error| broken(commit, file, StagedProblem::Unreadable(Box::new(error))))?;
-    match contradiction(&parsed, file) {
-        None => Ok(parsed),
-        Some(problem) => Err(broken(commit, file, problem)),
+            None
+        }
     }
 }
 
-fn contradiction(parsed: &DataFile, file: &StagedFile) -> Option<StagedProblem> {
-    let differs = |what, found: &dyn std::fmt::Display, expected: &dyn std::fmt::Display| {
-        let (found, expected) = (found.to_string(), expected.to_string());
-        (found != expected).then_some(StagedProblem::Contradiction { what, found, expected })
-    };
+/// Where the entry does not say what the staged file says, or what its content asks for.
+fn contradiction(facts: &Facts<'_>, file: &StagedFile) -> Option<StagedProblem> {
     let (content, format) = match file.content {
         StagedContent::EqualityDeletes => (DataContentType::EqualityDeletes, DataFileFormat::Parquet),
         StagedContent::PositionDeletes => (DataContentType::PositionDeletes, DataFileFormat::Parquet),
@@ -155,21 +160,31 @@ fn contradiction(parsed: &DataFile, file: &StagedFile) -> Option<StagedProblem> 
         // What is never committed was refused before.
         _ => (DataContentType::Data, DataFileFormat::Parquet),
     };
-    let has_key = parsed.equality_ids().is_some_and(|ids| !ids.is_empty());
-    let is_vector = file.content == StagedContent::DeletionVector;
-    let has_place = parsed.content_offset().is_some() || parsed.content_size_in_bytes().is_some();
-    differs("location", &parsed.file_path(), &file.location)
-        .or_else(|| differs("content", &content_name(parsed.content_type()), &content_name(content)))
-        .or_else(|| differs("format", &parsed.file_format(), &format))
-        .or_else(|| differs("record count", &parsed.record_count(), &file.record_count))
-        .or_else(|| differs("size", &parsed.file_size_in_bytes(), &file.size_bytes))
-        .or_else(|| (has_key != (content == DataContentType::EqualityDeletes)).then_some(StagedProblem::EqualityFields))
-        .or_else(|| parsed.first_row_id().is_some().then_some(StagedProblem::FirstRowId))
-        .or_else(|| (has_place && !is_vector).then_some(StagedProblem::PlaceWithoutVector))
-        .or_else(|| {
-            let may_refer = content == DataContentType::PositionDeletes;
-            (parsed.referenced_data_file().is_some() && !may_refer).then_some(StagedProblem::StrangeReference)
-        })
+    let has_place = facts.content_offset.is_some() || facts.content_size_bytes.is_some();
+    let differ = |what, found: &dyn fmt::Display, expected: &dyn fmt::Display| {
+        Some(StagedProblem::Contradiction { what, found: found.to_string(), expected: expected.to_string() })
+    };
+    if facts.location != file.location {
+        differ("location", &facts.location, &file.location)
+    } else if facts.content != content {
+        differ("content", &content_name(facts.content), &content_name(content))
+    } else if facts.format != format {
+        differ("format", &facts.format, &format)
+    } else if facts.record_count != file.record_count {
+        differ("record count", &facts.record_count, &file.record_count)
+    } else if facts.size_bytes != file.size_bytes {
+        differ("size", &facts.size_bytes, &file.size_bytes)
+    } else if (facts.equality_fields > 0) != (content == DataContentType::EqualityDeletes) {
+        Some(StagedProblem::EqualityFields)
+    } else if facts.first_row_id.is_some() {
+        Some(StagedProblem::FirstRowId)
+    } else if has_place && !facts.is_vector() {
+        Some(StagedProblem::PlaceWithoutVector)
+    } else if facts.referenced_data_file.is_some() && content != DataContentType::PositionDeletes {
+        Some(StagedProblem::StrangeReference)
+    } else {
+        None
+    }
 }
 
 fn content_name(content: DataContentType) -> &'static str {
@@ -181,78 +196,55 @@ fn content_name(content: DataContentType) -> &'static str {
 }
 
 /// The data files that position deletes of a commit may be of, and what was found of them.
-#[derive(Debug)]
-pub(super) struct References<'a> {
-    pub(super) commit: &'a EpochCommit,
+struct References<'a> {
     /// Rows of each data file, by its location; empty where nobody asks.
     rows: HashMap<&'a str, u64>,
-    with_vector: HashSet<String>,
+    with_vector: HashSet<&'a str>,
     places: HashSet<(&'a str, i64)>,
 }
 
 impl<'a> References<'a> {
-    pub(super) fn new(commit: &'a EpochCommit) -> Self {
-        let has_positions = commit.staged.iter().any(|file| is_positions(file.content));
+    fn new(commit: &'a EpochCommit) -> Self {
+        let is_positions =
+            |file: &StagedFile| matches!(file.content, StagedContent::PositionDeletes | StagedContent::DeletionVector);
+        let has_positions = commit.staged.iter().any(is_positions);
         let data = commit.staged.iter().filter(|file| has_positions && file.content == StagedContent::Data);
         Self {
-            commit,
             rows: data.map(|file| (file.location.as_str(), file.record_count)).collect(),
             with_vector: HashSet::new(),
             places: HashSet::new(),
         }
     }
 
-    /// Takes in a file whose own words are right.
-    ///
-    /// # Errors
-    /// [`CommitError::Staged`] when what it deletes is not of this commit, or has a vector already.
-    pub(super) fn check(&mut self, file: &'a StagedFile, parsed: &DataFile) -> Result<(), CommitError> {
-        if !is_positions(file.content) {
-            return Ok(());
-        }
-        self.problem(file, parsed).map_or(Ok(()), |problem| Err(broken(self.commit, file, problem)))
-    }
-
-    fn problem(&mut self, file: &'a StagedFile, parsed: &DataFile) -> Option<StagedProblem> {
-        let is_vector = file.content == StagedContent::DeletionVector;
-        let data_file = match parsed.referenced_data_file() {
-            Some(data_file) => data_file,
-            None => return is_vector.then_some(StagedProblem::VectorOfNothing),
+    /// What is wrong with the data file that a file deletes from, or with the place of its vector.
+    fn problem(&mut self, facts: &Facts<'a>) -> Option<StagedProblem> {
+        let Some(data_file) = facts.referenced_data_file else {
+            return facts.is_vector().then_some(StagedProblem::VectorOfNothing);
         };
-        let deleted = parsed.record_count();
-        match self.rows.get(data_file.as_str()) {
-            None => return Some(StagedProblem::ForeignDataFile(data_file)),
-            Some(rows) if is_vector && deleted > *rows => {
-                return Some(StagedProblem::TooManyDeleted { deleted, data_file, rows: *rows });
-            }
-            Some(_) => {}
-        }
-        if !is_vector {
+        let Some(rows) = self.rows.get(data_file).copied() else {
+            return Some(StagedProblem::ForeignDataFile(data_file.to_owned()));
+        };
+        if !facts.is_vector() {
             return None;
         }
-        let (offset, size, file_bytes) =
-            (parsed.content_offset(), parsed.content_size_in_bytes(), parsed.file_size_in_bytes());
-        let end = offset.zip(size).and_then(|(offset, size)| {
-            let is_place = offset >= 0 && size > 0;
-            is_place.then(|| offset.checked_add(size)).flatten().and_then(|end| u64::try_from(end).ok())
-        });
-        let Some(at) = offset.filter(|_| end.is_some_and(|end| end <= file_bytes)) else {
-            return Some(StagedProblem::VectorPlace { offset, size, file_bytes });
+        if facts.record_count > rows {
+            let (deleted, data_file) = (facts.record_count, data_file.to_owned());
+            return Some(StagedProblem::TooManyDeleted { deleted, data_file, rows });
+        }
+        let Some(offset) = place(facts) else {
+            let (offset, size) = (facts.content_offset, facts.content_size_bytes);
+            return Some(StagedProblem::VectorPlace { offset, size, file_bytes: facts.size_bytes });
         };
-        if !self.places.insert((&file.location, at)) {
-            return Some(StagedProblem::SamePlace(at));
+        if !self.places.insert((facts.location, offset)) {
+            return Some(StagedProblem::SamePlace(offset));
         }
-        match self.with_vector.insert(data_file.clone()) {
-            true => None,
-            false => Some(StagedProblem::SecondVector(data_file)),
-        }
+        (!self.with_vector.insert(data_file)).then(|| StagedProblem::SecondVector(data_file.to_owned()))
     }
 }
 
-fn is_positions(content: StagedContent) -> bool {
-    matches!(content, StagedContent::PositionDeletes | StagedContent::DeletionVector)
-}
-
-fn broken(commit: &EpochCommit, file: &StagedFile, problem: StagedProblem) -> CommitError {
-    CommitError::Staged { location: file.location.clone(), epoch: commit.epoch, problem }
+/// Where a vector begins, if it lies within its file.
+fn place(facts: &Facts<'_>) -> Option<i64> {
+    let (offset, size) = facts.content_offset.zip(facts.content_size_bytes)?;
+    let end = u64::try_from(offset.checked_add(size)?).ok()?;
+    (offset >= 0 && size > 0 && end <= facts.size_bytes).then_some(offset)
 }

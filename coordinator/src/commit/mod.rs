@@ -22,6 +22,7 @@ mod epoch;
 mod error;
 pub mod fence;
 mod look;
+mod manifest;
 mod row_delta;
 mod runs;
 mod settings;
@@ -30,6 +31,8 @@ mod take_over;
 
 #[cfg(test)]
 mod check_tests;
+#[cfg(test)]
+mod measure;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use iceberg::spec::{DataContentType, DataFile, DataFileFormat, Operation, Snapshot, Summary};
+use iceberg::spec::{DataContentType, Operation, Snapshot, Summary};
+use iceferry_common::entry::Facts;
 
 /// What a commit adds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -20,26 +21,26 @@ pub(super) struct Added {
 }
 
 impl Added {
-    pub(super) fn add(&mut self, file: &DataFile) {
-        match file.content_type() {
+    pub(super) fn add(&mut self, file: &Facts<'_>) {
+        match file.content {
             DataContentType::Data => {
                 self.data_files += 1;
-                self.records += file.record_count();
+                self.records += file.record_count;
             }
             DataContentType::EqualityDeletes => {
                 self.equality_delete_files += 1;
-                self.equality_deletes += file.record_count();
+                self.equality_deletes += file.record_count;
             }
             DataContentType::PositionDeletes => {
-                self.position_deletes += file.record_count();
-                match file.file_format() {
-                    DataFileFormat::Puffin => self.deletion_vectors += 1,
-                    _ => self.position_delete_files += 1,
+                self.position_deletes += file.record_count;
+                match file.is_vector() {
+                    true => self.deletion_vectors += 1,
+                    false => self.position_delete_files += 1,
                 }
             }
         }
-        let of_vector = file.content_size_in_bytes().and_then(|bytes| u64::try_from(bytes).ok());
-        self.bytes += of_vector.unwrap_or_else(|| file.file_size_in_bytes());
+        let of_vector = file.content_size_bytes.and_then(|bytes| u64::try_from(bytes).ok());
+        self.bytes += of_vector.unwrap_or(file.size_bytes);
     }
 
     fn delete_files(&self) -> u64 {

@@ -7,10 +7,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use iceberg::spec::{
     DataContentType, DataFile, DataFileBuilder, DataFileFormat, FormatVersion, ManifestContentType, ManifestStatus,
-    ManifestWriterBuilder, NestedField, PartitionSpec, PrimitiveType, Schema, SortOrder, StructType, TableMetadata,
-    TableMetadataBuilder, TableMetadataRef, Type, serialize_data_file_to_json,
+    ManifestWriterBuilder, NestedField, PartitionSpec, PrimitiveType, Schema, SortOrder, TableMetadata,
+    TableMetadataBuilder, TableMetadataRef, Type,
 };
 use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
+use iceferry_common::entry;
 use iceferry_common::model::{EpochId, Fence, JobName, RunId, SnapshotId, StagedContent, StagedFile, staging_folder};
 use iceferry_common::storage::{Storage, StorageProperties};
 use uuid::Uuid;
@@ -88,6 +89,10 @@ pub(super) fn schema() -> Schema {
 
 impl TestCatalog {
     pub(super) fn new(version: FormatVersion) -> Self {
+        Self::with_schema(version, schema())
+    }
+
+    pub(super) fn with_schema(version: FormatVersion, schema: Schema) -> Self {
         // With this variable set to a folder the tables stay there, so that other readers can open them.
         let folder = match std::env::var_os("ICEFERRY_TEST_KEEP") {
             Some(kept) => tempfile::Builder::new().disable_cleanup(true).tempdir_in(kept).unwrap(),
@@ -96,7 +101,7 @@ impl TestCatalog {
         let location = format!("file://{}/t", folder.path().display());
         let spec = PartitionSpec::unpartition_spec().into_unbound();
         let order = SortOrder::unsorted_order();
-        let built = TableMetadataBuilder::new(schema(), spec, order, location, version, HashMap::new());
+        let built = TableMetadataBuilder::new(schema, spec, order, location, version, HashMap::new());
         let metadata = built.unwrap().build().unwrap().metadata;
         let storage = Storage::new(StorageProperties::default());
         let catalog = Self { folder, storage, state: Mutex::default() };
@@ -198,7 +203,7 @@ impl TestCatalog {
         };
         let file = data_file(&path, DataContentType::Data, 5);
         let mut added = Added::default();
-        added.add(&file);
+        added.add(&entry::Facts::read(&entry::encode(&file, None).unwrap()).unwrap());
         writer.add_file(file, -1).unwrap();
         let manifests = vec![writer.write_manifest_file().await.unwrap()];
         let foreign = Foreign(NewSnapshot { id, added, manifests, folder });
@@ -402,13 +407,12 @@ pub(super) fn positions_file(location: &str, of: Option<&str>, vector_at: Option
 
 /// A data file as a worker hands it back.
 pub(super) fn staged(file: &DataFile, content: StagedContent) -> StagedFile {
-    let json = serialize_data_file_to_json(file.clone(), &StructType::new(Vec::new()), FormatVersion::V2).unwrap();
     StagedFile {
         location: file.file_path().to_owned(),
         content,
         record_count: file.record_count(),
         size_bytes: file.file_size_in_bytes(),
-        data_file: json,
+        data_file: entry::encode(file, None).unwrap(),
     }
 }
 
@@ -433,7 +437,7 @@ pub(super) fn epoch_commit(
         mirror_hash: "h".to_owned(),
         next_change_ordinal: 0,
         data_location: data_location(&table.metadata),
-        staged,
+        staged: Arc::new(staged),
     }
 }
 

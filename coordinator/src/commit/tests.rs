@@ -277,7 +277,7 @@ async fn staged_files_that_break_a_promise_are_refused_before_anything_is_writte
     let mut other_file = good.clone();
     other_file[1].data_file = good[0].data_file.clone();
     let mut garbage = good.clone();
-    garbage[1].data_file = "{}".to_owned();
+    garbage[1].data_file = "{}".into();
     let escape = format!("{}/000000-/../x", staging_folder(&data_location(&catalog.now().metadata), &job(), &r1));
     let escape = vec![staged_file(&escape, StagedContent::Data, 1)];
     let all = [twice, other_epoch, other_run, other_content, never_committed, other_count, other_file, garbage, escape];
