@@ -106,3 +106,44 @@ async fn ten_thousand_files_by_way_of_json_and_the_crates_writer() {
     writer.write_manifest_file().await.unwrap();
     println!("manifest written in {:?}", began.elapsed());
 }
+
+/// Small commits one after another, as a stream makes them; older snapshots are expired, as its owner does.
+#[tokio::test]
+#[ignore = "a measurement"]
+async fn two_thousand_small_commits() {
+    for is_merging in [false, true] {
+        let catalog = TestCatalog::new(FormatVersion::V3);
+        let updates = HashMap::from([("commit.manifest-merge.enabled".to_owned(), is_merging.to_string())]);
+        catalog.change(vec![iceberg::TableUpdate::SetProperties { updates }]);
+        let r1 = RunId("r1".to_owned());
+        let mut times = Vec::new();
+        for epoch in 0..2_000_u64 {
+            let staged = catalog.stage(&r1, epoch, 1, 1).await;
+            let after = (epoch > 0).then_some(epoch as i64);
+            let commit = epoch_commit(&catalog.now(), &r1, epoch, after, epoch as i64 + 1, staged);
+            let began = Instant::now();
+            commit_epoch(&catalog, catalog.now(), &commit, &POLICY).await.unwrap();
+            times.push(began.elapsed());
+            if epoch % 50 == 49 {
+                let metadata = catalog.now().metadata;
+                let ids = metadata.snapshots().map(|snapshot| snapshot.snapshot_id());
+                let snapshot_ids = ids.filter(|id| Some(*id) != metadata.current_snapshot_id()).collect();
+                catalog.change(vec![iceberg::TableUpdate::RemoveSnapshots { snapshot_ids }]);
+            }
+        }
+        let median = |times: &[std::time::Duration]| {
+            let mut times = times.to_vec();
+            times.sort();
+            times[times.len() / 2]
+        };
+        let main = catalog.now().metadata;
+        let manifests = super::attempt::read_manifest_list(&catalog.storage, &main, main.current_snapshot().unwrap());
+        println!(
+            "merging {is_merging}: median of commits 26 to 50 {:?}, of 1951 to 2000 {:?}, longest {:?}; {} manifests",
+            median(&times[25..50]),
+            median(&times[1_950..]),
+            times.iter().max().unwrap(),
+            manifests.await.unwrap().len()
+        );
+    }
+}
