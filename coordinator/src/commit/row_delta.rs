@@ -20,7 +20,7 @@ use crate::catalog::LoadedTable;
 
 /// Manifests that are made and written at once: enough for the cores of a small machine, while what is held of them stays
 /// below a few target sizes.
-pub(super) const MANIFESTS_AT_ONCE: usize = 4;
+pub(super) const MANIFESTS_AT_ONCE: usize = 3;
 /// What an entry has beside its data file, about: status, snapshot id, two sequence numbers.
 const ENTRY_OVERHEAD_BYTES: u64 = 14;
 
