@@ -75,7 +75,7 @@ impl Source {
                 mirror_hash: WRITER.to_owned(),
                 next_change_ordinal: 0,
                 data_location: context.target.data_location.clone(),
-                staged: stage(context, change.clone(), &self.table).await?,
+                staged: stage(context, change.clone(), &self.table).await?.into(),
             };
             let committed =
                 commit::commit_epoch(self.catalog.as_ref(), self.table, &request, &CommitPolicy::default()).await?;

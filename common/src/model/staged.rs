@@ -1,5 +1,7 @@
 //! What a worker hands back: files that are written and not yet referenced.
 
+use bytes::Bytes;
+
 use super::{Attempt, EpochContext, EpochId, ExchangeFile, JobName, RunId, TaskId};
 
 /// The accepted result of one attempt.
@@ -36,9 +38,9 @@ pub struct StagedFile {
     pub record_count: u64,
     /// Size in bytes.
     pub size_bytes: u64,
-    /// The manifest entry's data file as JSON, as the iceberg crate serialises it; carries the metrics. Empty for a file
-    /// that is never committed.
-    pub data_file: String,
+    /// The manifest entry's data file, as [`crate::entry::encode`] makes it; carries the metrics. Empty for a file that is
+    /// never committed.
+    pub data_file: Bytes,
 }
 
 /// What a staged file holds.

@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::CommitError;
 use super::checkpoint::Ancestors;
 use super::look::Look;
+use super::merge::merge;
 use super::summary::{Added, summary};
 use crate::catalog::LoadedTable;
 
@@ -66,6 +67,23 @@ pub(super) struct Stamp {
     pub(super) properties: HashMap<String, String>,
 }
 
+/// Metadata files of one attempt.
+#[derive(Debug, Clone)]
+pub(super) struct Written {
+    pub(super) manifest_list: String,
+    /// Manifests that it merged from those of its base.
+    pub(super) merged: Vec<String>,
+}
+
+impl Written {
+    /// Removes them; for when it is certain that nobody references them.
+    pub(super) async fn remove(&self, storage: &Storage) {
+        for location in std::iter::once(&self.manifest_list).chain(&self.merged) {
+            remove(storage, location).await;
+        }
+    }
+}
+
 /// A request to a catalog, made for one base.
 #[derive(Debug, Clone)]
 pub(super) struct Attempt {
@@ -74,8 +92,8 @@ pub(super) struct Attempt {
     base_uuid: Uuid,
     base_main: Option<i64>,
     base_sequence_number: i64,
-    /// The manifest list that was written for it.
-    pub(super) manifest_list: Option<String>,
+    /// The metadata files that were written for it, and for no other attempt.
+    pub(super) written: Option<Written>,
     pub(super) requirements: Vec<TableRequirement>,
     pub(super) updates: Vec<TableUpdate>,
 }
@@ -125,20 +143,33 @@ pub(super) fn require_supported(table: &LoadedTable) -> Result<(), CommitError> 
     Err(CommitError::Unsupported { table: table.ident.to_string(), problem: problem.to_owned() })
 }
 
-/// Composes the `number`th attempt: writes the manifest list for this base, and no other file.
+/// Composes the `number`th attempt: writes the manifest list for this base, and merged manifests where the base has many.
 ///
 /// # Errors
 /// When the parent's manifest list cannot be read, or the new one cannot be written.
 pub(super) async fn compose(base: &LoadedTable, proposal: &dyn Proposal, number: u32) -> Result<Attempt, CommitError> {
     let metadata = &base.metadata;
     let main = metadata.current_snapshot();
-    let (manifest_list, updates) = match proposal.snapshot() {
+    let (written, updates) = match proposal.snapshot() {
         Some(new) => {
             let head = Head { id: SnapshotId(new.id), sequence_number: metadata.next_sequence_number() };
-            let stamp = proposal.stamp(metadata, Some(head))?;
-            let (location, rows) = write_manifest_list(base, new, number).await?;
-            let snapshot = snapshot(metadata, new, &location, rows, stamp.summary);
-            (Some(location), updates(metadata, snapshot, stamp.properties)?)
+            let mut stamp = proposal.stamp(metadata, Some(head))?;
+            let carried_over = match main {
+                Some(parent) => read_manifest_list(&base.storage, metadata, parent).await?,
+                None => Vec::new(),
+            };
+            let manifests = merge(base, new, carried_over, number).await?;
+            stamp.summary.extend(manifests.counts(new.manifests.len()));
+            let (manifest_list, rows) = match write_manifest_list(base, new, &manifests.list, number).await {
+                Ok(written) => written,
+                Err(error) => {
+                    manifests.remove_merged(&base.storage).await;
+                    return Err(error);
+                }
+            };
+            let snapshot = snapshot(metadata, new, &manifest_list, rows, stamp.summary);
+            let written = Written { manifest_list, merged: manifests.merged };
+            (Some(written), updates(metadata, snapshot, stamp.properties)?)
         }
         None => {
             let head =
@@ -153,7 +184,7 @@ pub(super) async fn compose(base: &LoadedTable, proposal: &dyn Proposal, number:
         base_uuid: metadata.uuid(),
         base_main: main_id,
         base_sequence_number: metadata.last_sequence_number(),
-        manifest_list,
+        written,
         requirements: vec![
             TableRequirement::UuidMatch { uuid: metadata.uuid() },
             TableRequirement::RefSnapshotIdMatch { r#ref: MAIN_BRANCH.to_owned(), snapshot_id: main_id },
@@ -170,13 +201,10 @@ type RowRange = Option<(u64, u64)>;
 async fn write_manifest_list(
     base: &LoadedTable,
     new: &NewSnapshot,
+    manifests: &[ManifestFile],
     number: u32,
 ) -> Result<(String, RowRange), CommitError> {
     let metadata = &base.metadata;
-    let carried_over = match metadata.current_snapshot() {
-        Some(parent) => read_manifest_list(&base.storage, metadata, parent).await?,
-        None => Vec::new(),
-    };
     let location = format!("{}/snap-{}-{number}-{}.avro", new.folder, new.id, Uuid::new_v4());
     let failed = |error| CommitError::iceberg(format!("write manifest list {location}"), error);
     let output = base.storage.file_io().new_output(&location).map_err(failed)?;
@@ -187,10 +215,9 @@ async fn write_manifest_list(
         FormatVersion::V3 => ManifestListWriter::v3(writer, new.id, parent, sequence_number, Some(first_row_id)),
         FormatVersion::V1 | FormatVersion::V2 => ManifestListWriter::v2(writer, new.id, parent, sequence_number),
     };
-    // The new ones first, as Iceberg's own writers have them. On v3 the writer gives row ids to every data manifest that
-    // has none: the new ones, and those from before an upgrade; all of them count as assigned by this snapshot.
-    let manifests = new.manifests.iter().cloned().chain(carried_over);
-    list.add_manifests(manifests).map_err(failed)?;
+    // On v3 the writer gives row ids to every data manifest that has none: the new ones, merged ones, whose files have
+    // theirs written out, and those from before an upgrade; all of them count as assigned by this snapshot.
+    list.add_manifests(manifests.iter().cloned()).map_err(failed)?;
     let rows = list.next_row_id().map(|next| (first_row_id, next.saturating_sub(first_row_id)));
     list.close().await.map_err(failed)?;
     Ok((location, rows))

@@ -8,7 +8,7 @@ use iceferry_common::storage::Storage;
 use uuid::Uuid;
 
 use super::CommitError;
-use super::attempt::{Attempt, Proposal, compose, remove};
+use super::attempt::{Attempt, Proposal, Written, compose};
 use super::look::Look;
 use crate::catalog::{Catalog, CatalogError, CommitOutcome, LoadedTable};
 
@@ -89,8 +89,8 @@ struct Drive<'a> {
     /// Whether one of them was settled by a table whose history does not reach back to its base. It may have landed, been
     /// built upon, and been expired before it was looked for: then its manifests are referenced all the same.
     out_of_sight: bool,
-    /// Manifest lists of attempts that were certainly refused, unless they are the one that landed.
-    lost: Vec<String>,
+    /// What was written for attempts that were certainly refused, unless they are the one that landed.
+    lost: Vec<Written>,
     /// Why the catalog refused, or did not answer, last.
     refusal: Option<CatalogError>,
 }
@@ -134,7 +134,7 @@ impl Drive<'_> {
             self.under_way.drain(..).partition(|attempt| attempt.may_land_on(&table.metadata));
         self.under_way = under_way;
         self.out_of_sight |= lost.iter().any(|attempt| !attempt.is_base_in_sight(&table.metadata));
-        self.lost.extend(lost.into_iter().filter_map(|attempt| attempt.manifest_list));
+        self.lost.extend(lost.into_iter().filter_map(|attempt| attempt.written));
     }
 
     /// Sends one attempt. An attempt without an answer is sent again as it is while its base is still the table's
@@ -205,7 +205,7 @@ impl Drive<'_> {
     /// A definite no is about this send; where the same attempt was sent before, that one may still be under way.
     fn lose(&mut self, is_new: bool, attempt: Attempt) {
         if is_new {
-            self.lost.extend(attempt.manifest_list);
+            self.lost.extend(attempt.written);
         }
     }
 
@@ -247,16 +247,16 @@ impl Drive<'_> {
             Ok(landed) if landed.ours => {
                 // Where our snapshot is expired already nobody can say which list was its own: keep them all.
                 let Some(snapshot) = landed.table.metadata.snapshot_by_id(new.id) else { return };
-                for list in self.lost.iter().filter(|list| *list != snapshot.manifest_list()) {
-                    remove(storage, list).await;
+                for written in self.lost.iter().filter(|written| written.manifest_list != snapshot.manifest_list()) {
+                    written.remove(storage).await;
                 }
             }
             Err(CommitError::RolledBack { .. }) => {}
             // The run's end sweeps its folder, and looks at what the table references by then.
             Ok(_) | Err(_) if self.out_of_sight => {}
             Ok(_) | Err(_) => {
-                for list in &self.lost {
-                    remove(storage, list).await;
+                for written in &self.lost {
+                    written.remove(storage).await;
                 }
                 if self.under_way.is_empty() {
                     new.remove_manifests(storage).await;

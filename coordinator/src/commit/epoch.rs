@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use iceberg::spec::TableMetadata;
 use iceferry_common::model::{EpochId, Fence, JobName, RunId, SnapshotId, StagedFile};
@@ -11,7 +12,7 @@ use super::attempt::{Head, NewSnapshot, Proposal, Stamp, new_snapshot_id, requir
 use super::checkpoint::checkpoint_property;
 use super::drive::{CommitPolicy, drive};
 use super::look::{Look, Shape, look_for_epoch};
-use super::row_delta::{check_locations, write_manifests};
+use super::row_delta::write_manifests;
 use super::{Checkpoint, CommitError};
 use crate::catalog::{Catalog, LoadedTable};
 
@@ -45,7 +46,7 @@ pub struct EpochCommit {
     /// Folder of data and delete files, as the workers had it, without a slash at its end.
     pub data_location: String,
     /// The files of all accepted outputs. Without any, the checkpoint moves alone.
-    pub staged: Vec<StagedFile>,
+    pub staged: Arc<Vec<StagedFile>>,
 }
 
 impl fmt::Display for EpochCommit {
@@ -79,7 +80,6 @@ pub async fn commit_epoch(
     policy: &CommitPolicy,
 ) -> Result<Committed, CommitError> {
     require_supported(&table)?;
-    check_locations(commit)?;
     let shape = Shape::of(&table.metadata);
     // Looked for before anything is written: an epoch may be delivered twice.
     let name = table.ident.to_string();

@@ -4,6 +4,7 @@ use iceferry_common::fault::{Class, Classified};
 use iceferry_common::model::{EpochId, Fence, JobName, RunId, SnapshotId};
 use iceferry_common::storage::StorageError;
 
+use super::StagedProblem;
 use crate::catalog::CatalogError;
 
 /// A commit that did not come about; says what was being done, to what, and what to do.
@@ -17,7 +18,7 @@ pub enum CommitError {
         /// The epoch.
         epoch: EpochId,
         /// What is wrong with it.
-        problem: String,
+        problem: StagedProblem,
     },
     /// A table property has a value that it cannot have.
     #[error("table property {key:?} of the target is {value:?}: {problem}")]
@@ -203,6 +204,14 @@ pub enum CommitError {
     /// The catalog failed, or the table's metadata could not be read or written.
     #[error(transparent)]
     Catalog(Box<CatalogError>),
+    /// A thread did not come to its end.
+    #[error("{act}: the thread that did it ended early; nothing was committed, run the job again")]
+    Broken {
+        /// What was being done.
+        act: &'static str,
+        /// Why it ended.
+        source: tokio::task::JoinError,
+    },
     /// Storage failed.
     #[error("{act}")]
     Storage {
@@ -231,7 +240,7 @@ impl CommitError {
 impl Classified for CommitError {
     fn class(&self) -> Class {
         match self {
-            Self::Staged { .. } | Self::NotTakenOver { .. } => Class::Bug,
+            Self::Staged { .. } | Self::NotTakenOver { .. } | Self::Broken { .. } => Class::Bug,
             Self::Property { .. } => Class::Config,
             Self::MarkDamaged { .. } | Self::Marker { .. } => Class::Corrupt,
             Self::CheckpointLost { .. } | Self::Unsupported { .. } => Class::Refused,

@@ -1,163 +1,139 @@
 //! The row delta: staged files -> manifests. They are written once for an epoch and serve every attempt to commit it:
 //! their entries take their sequence number from the manifest list.
 
-use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
 
-use iceberg::spec::{
-    DataContentType, DataFile, DataFileFormat, FormatVersion, ManifestFile, ManifestWriter, ManifestWriterBuilder,
-    StructType, TableMetadata, deserialize_data_file_from_json,
-};
-use iceferry_common::model::{StagedContent, StagedFile, staging_folder};
+use futures::{StreamExt, stream};
+use iceberg::spec::{ManifestContentType, ManifestFile};
+use iceferry_common::model::{StagedContent, StagedFile};
+use iceferry_common::storage::Storage;
 use uuid::Uuid;
 
 use super::attempt::NewSnapshot;
+use super::check::check_staged;
+use super::manifest::{Form, Manifest, Origin};
 use super::runs::run_metadata_folder;
 use super::settings::manifest_target_bytes;
-use super::summary::Added;
 use super::{CommitError, EpochCommit};
 use crate::catalog::LoadedTable;
 
-/// The crate's marker for a sequence number that is inherited.
-const INHERITED: i64 = -1;
-/// A manifest entry takes about a third of its file's JSON: binary bounds there are lists of decimal numbers.
-const JSON_BYTES_PER_ENTRY_BYTE: u64 = 3;
+/// Manifests that are made and written at once: enough for the cores of a small machine, while what is held of them stays
+/// below a few target sizes.
+pub(super) const MANIFESTS_AT_ONCE: usize = 3;
+/// What an entry has beside its data file, about: status, snapshot id, two sequence numbers.
+const ENTRY_OVERHEAD_BYTES: u64 = 14;
 
-/// Checks what can be told without reading a data file's JSON: each file once, and each of this very run and epoch.
+/// Checks the staged files of an epoch, then writes its manifests. Nothing of them is left behind when one cannot be
+/// written.
 ///
 /// # Errors
-/// [`CommitError::Staged`] names the first file that breaks this.
-pub(super) fn check_locations(commit: &EpochCommit) -> Result<(), CommitError> {
-    let folder = staging_folder(&commit.data_location, &commit.job, &commit.run);
-    let start = format!("{folder}/{:06}-", commit.epoch.0);
-    let mut seen = HashSet::with_capacity(commit.staged.len());
-    for file in &commit.staged {
-        if !file.location.starts_with(&start) || file.location[start.len()..].contains('/') {
-            return Err(staged(
-                commit,
-                file,
-                format!("it is not of this run and epoch, whose files begin with {start}"),
-            ));
-        }
-        if !file.content.is_committed() {
-            return Err(staged(commit, file, "it is none that a table can have".to_owned()));
-        }
-        if !seen.insert(file.location.as_str()) {
-            return Err(staged(commit, file, "it was handed in twice".to_owned()));
-        }
-    }
-    Ok(())
-}
-
-/// Writes the manifests of an epoch. Nothing of them is left behind when one cannot be written.
-///
-/// # Errors
-/// [`CommitError::Staged`] for a file whose JSON contradicts it; others when a manifest cannot be written.
+/// [`CommitError::Staged`] for a file that breaks a promise, before anything is written; others when a manifest cannot be
+/// written.
 pub(super) async fn write_manifests(
     table: &LoadedTable,
     commit: &EpochCommit,
     id: i64,
 ) -> Result<NewSnapshot, CommitError> {
+    let version = table.metadata.format_version();
+    let whole = commit.clone();
+    let added = off_thread("check staged files", move || check_staged(&whole, version)).await??;
+    let limit = manifest_target_bytes(&table.metadata)?;
     let folder = run_metadata_folder(&table.metadata, &commit.job, &commit.run);
-    let mut new = NewSnapshot { id, added: Added::default(), manifests: Vec::new(), folder };
-    let limit = manifest_target_bytes(&table.metadata)?.saturating_mul(JSON_BYTES_PER_ENTRY_BYTE);
     let name = Uuid::new_v4();
-    for content in [StagedContent::Data, StagedContent::EqualityDeletes] {
-        let files: Vec<&StagedFile> = commit.staged.iter().filter(|file| file.content == content).collect();
-        for group in groups(&files, limit) {
-            let location = format!("{}/{name}-m{}.avro", new.folder, new.manifests.len());
-            match write_manifest(table, commit, &mut new, &location, content, group).await {
-                Ok(manifest) => new.manifests.push(manifest),
-                Err(error) => {
-                    new.remove_manifests(&table.storage).await;
-                    return Err(error);
-                }
-            }
+    let mut parts: Vec<(Form, Range<usize>)> = Vec::new();
+    for content in [ManifestContentType::Data, ManifestContentType::Deletes] {
+        let ranges = cut(&commit.staged, content, limit);
+        if ranges.is_empty() {
+            continue;
+        }
+        let form = Form::new(&table.metadata, content, id).await;
+        let form = form.map_err(|error| CommitError::iceberg(format!("begin manifests of {commit}"), error))?;
+        parts.extend(ranges.into_iter().map(|range| (form.clone(), range)));
+    }
+    let writing = parts.into_iter().enumerate().map(|(number, (form, range))| {
+        let location = format!("{folder}/{name}-m{number}.avro");
+        write_manifest(table.storage.clone(), Arc::clone(&commit.staged), form, range, location)
+    });
+    let mut writing = stream::iter(writing).buffered(MANIFESTS_AT_ONCE);
+    let mut new = NewSnapshot { id, added, manifests: Vec::new(), folder: folder.clone() };
+    let mut failure = None;
+    // All that were begun are awaited: one that is under way would appear behind the back of who removes them.
+    while let Some(written) = writing.next().await {
+        match written {
+            Ok(manifest) => new.manifests.push(manifest),
+            Err(error) => failure = failure.or(Some(error)),
         }
     }
-    Ok(new)
+    drop(writing);
+    match failure {
+        None => Ok(new),
+        Some(error) => {
+            new.remove_manifests(&table.storage).await;
+            Err(error)
+        }
+    }
 }
 
 async fn write_manifest(
-    table: &LoadedTable,
-    commit: &EpochCommit,
-    new: &mut NewSnapshot,
-    location: &str,
-    content: StagedContent,
-    files: &[&StagedFile],
+    storage: Storage,
+    staged: Arc<Vec<StagedFile>>,
+    form: Form,
+    range: Range<usize>,
+    location: String,
 ) -> Result<ManifestFile, CommitError> {
-    let act = || format!("write manifest {location}");
-    let output = table.storage.file_io().new_output(location).map_err(|error| CommitError::iceberg(act(), error))?;
-    let mut writer = writer(&table.metadata, output, new.id, content);
-    for file in files {
-        let data_file = data_file(&table.metadata, commit, file)?;
-        new.added.add(&data_file);
-        writer.add_file(data_file, INHERITED).map_err(|error| CommitError::iceberg(act(), error))?;
-    }
-    writer.write_manifest_file().await.map_err(|error| CommitError::iceberg(act(), error))
+    let made = off_thread("make a manifest", move || make_manifest(&staged[range], form, location));
+    let (bytes, manifest) = made.await?;
+    let written = storage.write(&manifest.manifest_path, bytes).await;
+    written.map_err(|source| CommitError::storage(format!("write manifest {}", manifest.manifest_path), source))?;
+    Ok(manifest)
 }
 
-fn writer(
-    metadata: &TableMetadata,
-    output: iceberg::io::OutputFile,
-    snapshot_id: i64,
-    content: StagedContent,
-) -> ManifestWriter {
-    let schema = metadata.current_schema().clone();
-    let spec = metadata.default_partition_spec().as_ref().clone();
-    let builder = ManifestWriterBuilder::new(output, Some(snapshot_id), schema, spec);
-    match (content, metadata.format_version()) {
-        (StagedContent::Data, FormatVersion::V3) => builder.build_v3_data(),
-        (StagedContent::Data, _) => builder.build_v2_data(),
-        (_, FormatVersion::V3) => builder.build_v3_deletes(),
-        _ => builder.build_v2_deletes(),
+fn make_manifest(staged: &[StagedFile], form: Form, location: String) -> (bytes::Bytes, ManifestFile) {
+    let (content, origin) = (form.content(), Origin::added(form.snapshot_id()));
+    let files = || staged.iter().filter(|file| content_of(file) == content);
+    let bytes: u64 = files().map(entry_bytes).sum();
+    let mut manifest = Manifest::new(form, usize::try_from(bytes).unwrap_or(0));
+    files().for_each(|file| manifest.add(origin, &file.data_file, file.record_count));
+    manifest.finish(location)
+}
+
+fn content_of(file: &StagedFile) -> ManifestContentType {
+    match file.content {
+        StagedContent::Data => ManifestContentType::Data,
+        _ => ManifestContentType::Deletes,
     }
 }
 
-/// The manifest entry's data file; it must say what the staged file says.
-fn data_file(metadata: &TableMetadata, commit: &EpochCommit, file: &StagedFile) -> Result<DataFile, CommitError> {
-    let spec = metadata.default_partition_spec_id();
-    let unpartitioned = StructType::new(Vec::new());
-    let parsed = deserialize_data_file_from_json(&file.data_file, spec, &unpartitioned, metadata.current_schema());
-    let parsed = parsed.map_err(|error| staged(commit, file, format!("its data file is not readable: {error}")))?;
-    let content =
-        if file.content == StagedContent::Data { DataContentType::Data } else { DataContentType::EqualityDeletes };
-    let has_key = parsed.equality_ids().is_some_and(|ids| !ids.is_empty());
-    let problem = if parsed.file_path() != file.location {
-        Some(format!("its data file names {}", parsed.file_path()))
-    } else if parsed.content_type() != content {
-        Some(format!("its data file has content {:?}, not {content:?}", parsed.content_type()))
-    } else if parsed.file_format() != DataFileFormat::Parquet {
-        Some(format!("its format is {}, not Parquet", parsed.file_format()))
-    } else if parsed.record_count() != file.record_count || parsed.file_size_in_bytes() != file.size_bytes {
-        Some("its data file has another record count or size".to_owned())
-    } else if has_key != (file.content == StagedContent::EqualityDeletes) {
-        Some("equality fields belong to equality deletes, and to them alone".to_owned())
-    } else if parsed.first_row_id().is_some() {
-        Some("it has a first row id, which the commit assigns".to_owned())
-    } else {
-        None
-    };
-    problem.map_or(Ok(parsed), |problem| Err(staged(commit, file, problem)))
+fn entry_bytes(file: &StagedFile) -> u64 {
+    file.data_file.len() as u64 + ENTRY_OVERHEAD_BYTES
 }
 
-/// Cuts files into groups of about `limit` bytes of JSON, at least one file each.
-fn groups<'a, 'f>(files: &'a [&'f StagedFile], limit: u64) -> Vec<&'a [&'f StagedFile]> {
-    let mut groups = Vec::new();
+/// Cuts the staged files into ranges whose files of this content take about `limit` bytes, at least one file each.
+fn cut(staged: &[StagedFile], content: ManifestContentType, limit: u64) -> Vec<Range<usize>> {
+    let mut ranges = Vec::new();
     let (mut start, mut bytes) = (0, 0);
-    for (index, file) in files.iter().enumerate() {
-        let more = file.data_file.len() as u64;
-        if index > start && bytes + more > limit {
-            groups.push(&files[start..index]);
+    for (index, file) in staged.iter().enumerate().filter(|(_, file)| content_of(file) == content) {
+        let more = entry_bytes(file);
+        if bytes > 0 && bytes + more > limit {
+            ranges.push(start..index);
             (start, bytes) = (index, 0);
         }
         bytes += more;
     }
-    if start < files.len() {
-        groups.push(&files[start..]);
+    if bytes > 0 {
+        ranges.push(start..staged.len());
     }
-    groups
+    ranges
 }
 
-fn staged(commit: &EpochCommit, file: &StagedFile, problem: String) -> CommitError {
-    CommitError::Staged { location: file.location.clone(), epoch: commit.epoch, problem }
+/// Does what holds the CPU on a blocking thread.
+///
+/// # Errors
+/// [`CommitError::Broken`] when it panicked, or the process is about to end.
+pub(super) async fn off_thread<T: Send + 'static>(
+    act: &'static str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, CommitError> {
+    tokio::task::spawn_blocking(work).await.map_err(|source| CommitError::Broken { act, source })
 }

@@ -7,6 +7,7 @@ use iceberg::spec::TableMetadata;
 use iceferry_common::model::{MetricsMode, ParquetSettings};
 
 use super::CommitError;
+use super::bins::MergeSettings;
 
 const METRICS_COLUMN_PREFIX: &str = "write.metadata.metrics.column.";
 
@@ -37,7 +38,33 @@ pub fn target_file_bytes(metadata: &TableMetadata) -> Result<u64, CommitError> {
 
 /// `commit.manifest.target-size-bytes`.
 pub(super) fn manifest_target_bytes(metadata: &TableMetadata) -> Result<u64, CommitError> {
-    bytes(metadata.properties(), "commit.manifest.target-size-bytes", 8 * 1024 * 1024)
+    manifest_target_bytes_of(metadata.properties())
+}
+
+fn manifest_target_bytes_of(properties: &HashMap<String, String>) -> Result<u64, CommitError> {
+    bytes(properties, "commit.manifest.target-size-bytes", 8 * 1024 * 1024)
+}
+
+/// Which manifests of the target a commit merges.
+///
+/// # Errors
+/// [`CommitError::Property`] when a property has a value that it cannot have.
+pub(super) fn merge_settings(metadata: &TableMetadata) -> Result<MergeSettings, CommitError> {
+    merge_settings_of(metadata.properties())
+}
+
+fn merge_settings_of(properties: &HashMap<String, String>) -> Result<MergeSettings, CommitError> {
+    const ENABLED: &str = "commit.manifest-merge.enabled";
+    const MIN_COUNT: &str = "commit.manifest.min-count-to-merge";
+    let enabled = match properties.get(ENABLED) {
+        Some(value) => parse(ENABLED, &value.to_ascii_lowercase(), "true or false")?,
+        None => true,
+    };
+    let min_count = match properties.get(MIN_COUNT) {
+        Some(value) => parse(MIN_COUNT, value, "a number of manifests")?,
+        None => 100,
+    };
+    Ok(MergeSettings { enabled, target_bytes: manifest_target_bytes_of(properties)?, min_count })
 }
 
 /// How Parquet files of the target are written.
@@ -161,6 +188,25 @@ mod tests {
         assert_eq!(settings.metrics_default, MetricsMode::Counts);
         assert_eq!(settings.metrics_columns["a.b"], MetricsMode::Truncate(4));
         assert_eq!(settings.metrics_columns["c"], MetricsMode::Full);
+    }
+
+    #[test]
+    fn manifests_are_merged_as_the_properties_say() {
+        let settings = |properties: &[(&str, &str)]| {
+            let properties = properties.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+            merge_settings_of(&properties.collect())
+        };
+        let default = MergeSettings { enabled: true, target_bytes: 8 * 1024 * 1024, min_count: 100 };
+        assert_eq!(settings(&[]).unwrap(), default);
+        let all = [
+            ("commit.manifest-merge.enabled", "False"),
+            ("commit.manifest.target-size-bytes", "9"),
+            ("commit.manifest.min-count-to-merge", "3"),
+        ];
+        assert_eq!(settings(&all).unwrap(), MergeSettings { enabled: false, target_bytes: 9, min_count: 3 });
+        for (key, value) in all.map(|(key, _)| (key, "some")) {
+            assert!(matches!(settings(&[(key, value)]), Err(CommitError::Property { key: named, .. }) if named == key));
+        }
     }
 
     #[test]

@@ -7,10 +7,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use iceberg::spec::{
     DataContentType, DataFile, DataFileBuilder, DataFileFormat, FormatVersion, ManifestContentType, ManifestStatus,
-    ManifestWriterBuilder, NestedField, PartitionSpec, PrimitiveType, Schema, SortOrder, StructType, TableMetadata,
-    TableMetadataBuilder, TableMetadataRef, Type, serialize_data_file_to_json,
+    ManifestWriterBuilder, NestedField, PartitionSpec, PrimitiveType, Schema, SortOrder, TableMetadata,
+    TableMetadataBuilder, TableMetadataRef, Type,
 };
 use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
+use iceferry_common::entry;
 use iceferry_common::model::{EpochId, Fence, JobName, RunId, SnapshotId, StagedContent, StagedFile, staging_folder};
 use iceferry_common::storage::{Storage, StorageProperties};
 use uuid::Uuid;
@@ -88,6 +89,10 @@ pub(super) fn schema() -> Schema {
 
 impl TestCatalog {
     pub(super) fn new(version: FormatVersion) -> Self {
+        Self::with_schema(version, schema())
+    }
+
+    pub(super) fn with_schema(version: FormatVersion, schema: Schema) -> Self {
         // With this variable set to a folder the tables stay there, so that other readers can open them.
         let folder = match std::env::var_os("ICEFERRY_TEST_KEEP") {
             Some(kept) => tempfile::Builder::new().disable_cleanup(true).tempdir_in(kept).unwrap(),
@@ -96,7 +101,7 @@ impl TestCatalog {
         let location = format!("file://{}/t", folder.path().display());
         let spec = PartitionSpec::unpartition_spec().into_unbound();
         let order = SortOrder::unsorted_order();
-        let built = TableMetadataBuilder::new(schema(), spec, order, location, version, HashMap::new());
+        let built = TableMetadataBuilder::new(schema, spec, order, location, version, HashMap::new());
         let metadata = built.unwrap().build().unwrap().metadata;
         let storage = Storage::new(StorageProperties::default());
         let catalog = Self { folder, storage, state: Mutex::default() };
@@ -198,7 +203,7 @@ impl TestCatalog {
         };
         let file = data_file(&path, DataContentType::Data, 5);
         let mut added = Added::default();
-        added.add(&file);
+        added.add(&entry::Facts::read(&entry::encode(&file, None).unwrap()).unwrap());
         writer.add_file(file, -1).unwrap();
         let manifests = vec![writer.write_manifest_file().await.unwrap()];
         let foreign = Foreign(NewSnapshot { id, added, manifests, folder });
@@ -266,9 +271,12 @@ impl TestCatalog {
             let loaded = manifest.load_manifest(&self.storage.file_io()).await.unwrap();
             for entry in loaded.entries().iter().filter(|entry| entry.status() != ManifestStatus::Deleted) {
                 assert!(entry.sequence_number().is_some(), "{}", entry.file_path());
-                match manifest.content {
-                    ManifestContentType::Data => data.push(entry.file_path().to_owned()),
-                    ManifestContentType::Deletes => deletes.push(entry.file_path().to_owned()),
+                match (manifest.content, entry.data_file().content_offset()) {
+                    (ManifestContentType::Data, _) => data.push(entry.file_path().to_owned()),
+                    (ManifestContentType::Deletes, None) => deletes.push(entry.file_path().to_owned()),
+                    (ManifestContentType::Deletes, Some(offset)) => {
+                        deletes.push(format!("{}@{offset}", entry.file_path()));
+                    }
                 }
             }
         }
@@ -378,9 +386,34 @@ pub(super) fn staged_file(location: &str, content: StagedContent, record_count: 
         StagedContent::Data => DataContentType::Data,
         _ => DataContentType::EqualityDeletes,
     };
-    let file = data_file(location, kind, record_count);
-    let json = serialize_data_file_to_json(file, &StructType::new(Vec::new()), FormatVersion::V2).unwrap();
-    StagedFile { location: location.to_owned(), content, record_count, size_bytes: 100, data_file: json }
+    staged(&data_file(location, kind, record_count), content)
+}
+
+/// A position delete file, or a deletion vector at an offset, of a staged data file.
+pub(super) fn positions_file(location: &str, of: Option<&str>, vector_at: Option<i64>, deleted: u64) -> StagedFile {
+    let mut builder = DataFileBuilder::default();
+    builder
+        .content(DataContentType::PositionDeletes)
+        .file_path(location.to_owned())
+        .file_format(if vector_at.is_some() { DataFileFormat::Puffin } else { DataFileFormat::Parquet })
+        .record_count(deleted)
+        .file_size_in_bytes(1_000)
+        .referenced_data_file(of.map(str::to_owned))
+        .content_offset(vector_at)
+        .content_size_in_bytes(vector_at.map(|_| 40));
+    let content = if vector_at.is_some() { StagedContent::DeletionVector } else { StagedContent::PositionDeletes };
+    staged(&builder.build().unwrap(), content)
+}
+
+/// A data file as a worker hands it back.
+pub(super) fn staged(file: &DataFile, content: StagedContent) -> StagedFile {
+    StagedFile {
+        location: file.file_path().to_owned(),
+        content,
+        record_count: file.record_count(),
+        size_bytes: file.file_size_in_bytes(),
+        data_file: entry::encode(file, None).unwrap(),
+    }
 }
 
 pub(super) fn epoch_commit(
@@ -404,7 +437,7 @@ pub(super) fn epoch_commit(
         mirror_hash: "h".to_owned(),
         next_change_ordinal: 0,
         data_location: data_location(&table.metadata),
-        staged,
+        staged: Arc::new(staged),
     }
 }
 

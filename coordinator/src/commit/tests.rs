@@ -277,7 +277,7 @@ async fn staged_files_that_break_a_promise_are_refused_before_anything_is_writte
     let mut other_file = good.clone();
     other_file[1].data_file = good[0].data_file.clone();
     let mut garbage = good.clone();
-    garbage[1].data_file = "{}".to_owned();
+    garbage[1].data_file = "{}".into();
     let escape = format!("{}/000000-/../x", staging_folder(&data_location(&catalog.now().metadata), &job(), &r1));
     let escape = vec![staged_file(&escape, StagedContent::Data, 1)];
     let all = [twice, other_epoch, other_run, other_content, never_committed, other_count, other_file, garbage, escape];
@@ -353,6 +353,9 @@ async fn a_table_upgraded_from_v1_keeps_its_files() {
     let done = commit(&catalog, &run("r1"), 0, None, 1).await.unwrap();
     let (data, deletes) = catalog.live(&done.table.metadata).await;
     assert_eq!((data.len(), deletes.len()), (2, 1));
+    // From here on old manifests are merged with new ones; files without row ids get them all the same.
+    let updates = HashMap::from([("commit.manifest.min-count-to-merge".to_owned(), "2".to_owned())]);
+    catalog.change(vec![TableUpdate::SetProperties { updates }]);
     // The old snapshot tells no totals, so ours has none: better none than wrong ones.
     let entries = &done.table.metadata.current_snapshot().unwrap().summary().additional_properties;
     assert!(!entries.contains_key("total-records") && entries.contains_key("added-records"));
@@ -733,10 +736,13 @@ proptest! {
         epochs in proptest::collection::vec((0_usize..3, 0_usize..2), 1..5),
         is_v3 in any::<bool>(),
         take_over_before in proptest::option::of(0_usize..5),
+        min_count in 1_usize..6,
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let catalog = TestCatalog::new(if is_v3 { FormatVersion::V3 } else { FormatVersion::V2 });
+            let updates = HashMap::from([("commit.manifest.min-count-to-merge".to_owned(), min_count.to_string())]);
+            catalog.change(vec![TableUpdate::SetProperties { updates }]);
             catalog.script(script);
             let (mut run, mut fence, mut number) = (run("r1"), Fence(0), 0);
             let mut is_in_doubt = false;

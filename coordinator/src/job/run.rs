@@ -385,7 +385,7 @@ impl Carrier<'_> {
             mirror_hash: prepared.mirror_hash.clone(),
             next_change_ordinal: self.change_ordinal()?.saturating_add(i32::from(!epoch.rewrites_only)),
             data_location: commit::data_location(&self.table.metadata),
-            staged,
+            staged: Arc::new(staged),
         };
         let catalog = prepared.target_catalog.as_ref();
         if self.table.is_staged() {
@@ -398,7 +398,7 @@ impl Carrier<'_> {
             self.last_with_rows = Some(id);
         }
         if committed.ours {
-            self.referenced.extend(request.staged.into_iter().map(|file| file.location));
+            self.referenced.extend(request.staged.iter().map(|file| file.location.clone()));
         } else {
             self.all_ours = false;
             tracing::warn!(epoch = %id, "another run of the job brought this epoch first");

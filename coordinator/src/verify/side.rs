@@ -179,7 +179,7 @@ mod tests {
                 content: *content,
                 record_count: 1,
                 size_bytes: 1,
-                data_file: String::new(),
+                data_file: Default::default(),
             };
             let files = contents.iter().map(file).collect();
             let rows = RowCounts::default();

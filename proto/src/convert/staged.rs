@@ -47,7 +47,7 @@ impl From<&StagedFile> for wire::StagedFile {
             content: content.into(),
             record_count: file.record_count,
             size_bytes: file.size_bytes,
-            data_file: file.data_file.clone(),
+            data_file: file.data_file.to_vec(),
         }
     }
 }
@@ -68,15 +68,15 @@ impl TryFrom<wire::StagedFile> for StagedFile {
             Ok(wire::StagedContent::Unspecified) => return Err(ConvertError::Missing { message, field: "content" }),
             Err(_) => return Err(ConvertError::UnknownValue { message, field: "content", value: file.content }),
         };
+        if content.is_committed() && file.data_file.is_empty() {
+            return Err(ConvertError::Missing { message, field: "data_file" });
+        }
         Ok(Self {
             location: required_text(file.location, message, "location")?,
             content,
             record_count: file.record_count,
             size_bytes: file.size_bytes,
-            data_file: match content.is_committed() {
-                true => required_text(file.data_file, message, "data_file")?,
-                false => file.data_file,
-            },
+            data_file: file.data_file.into(),
         })
     }
 }

@@ -177,9 +177,9 @@ fn output() -> TaskOutput {
         files: vec![
             file("/t/1", StagedContent::Data),
             file("/t/2", StagedContent::EqualityDeletes),
-            StagedFile { data_file: String::new(), ..file("/t/3", StagedContent::Digest) },
-            StagedFile { data_file: String::new(), ..file("/t/4", StagedContent::RowHashes) },
-            StagedFile { data_file: String::new(), ..file("/t/5", StagedContent::ShownRows) },
+            StagedFile { data_file: Default::default(), ..file("/t/3", StagedContent::Digest) },
+            StagedFile { data_file: Default::default(), ..file("/t/4", StagedContent::RowHashes) },
+            StagedFile { data_file: Default::default(), ..file("/t/5", StagedContent::ShownRows) },
         ],
         exchanged: None,
         rows: rows(),

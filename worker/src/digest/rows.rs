@@ -77,7 +77,7 @@ impl RowHashWriter {
             content: StagedContent::RowHashes,
             record_count: self.rows,
             size_bytes,
-            data_file: String::new(),
+            data_file: Default::default(),
         };
         Ok((Some(file), self.runs))
     }

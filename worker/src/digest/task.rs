@@ -159,7 +159,7 @@ pub(super) fn write(
 ) -> Result<StagedFile, DigestError> {
     let size_bytes = bytes.len() as u64;
     match runtime.block_on(storage.write(&location, bytes.into())) {
-        Ok(()) => Ok(StagedFile { location, content, record_count: 0, size_bytes, data_file: String::new() }),
+        Ok(()) => Ok(StagedFile { location, content, record_count: 0, size_bytes, data_file: Default::default() }),
         Err(source) => Err(DigestError::Write { location, source: Box::new(source) }),
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use iceberg::spec::{FormatVersion, StructType, serialize_data_file_to_json};
+use iceferry_common::entry;
 use iceferry_common::model::{StagedContent, StagedFile};
 use iceferry_common::storage::Storage;
 use parquet::arrow::ArrowWriter;
@@ -30,8 +30,6 @@ pub(super) struct Form {
     pub(super) properties: WriterProperties,
     /// The fields that they delete by; empty for data files.
     pub(super) equality_ids: Vec<i32>,
-    /// Format version of the target.
-    pub(super) format_version: FormatVersion,
 }
 
 /// A file that rows can be added to. Dropped, it leaves nothing behind.
@@ -133,13 +131,12 @@ impl OpenFile {
         };
         let data_file = describe(&form.layout, &closed)?;
         let record_count = data_file.record_count();
-        let unpartitioned = StructType::new(Vec::new());
         Ok(StagedFile {
             location: self.location.clone(),
             content: form.content,
             record_count,
             size_bytes: closed.size_bytes,
-            data_file: serialize_data_file_to_json(data_file, &unpartitioned, form.format_version)?,
+            data_file: entry::encode(&data_file, None)?,
         })
     }
 

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use iceberg::spec::FormatVersion;
 use iceferry_common::fault::{Class, Classified, chain};
 use iceferry_common::model::{
     Attempt, EpochContext, RowCounts, StagedContent, StagedFile, TargetMode, TaskId, staged_file_location,
@@ -80,8 +79,7 @@ impl Stager {
         let kind = |content, schema, equality_ids: Vec<i32>| {
             let layout = Arc::new(Layout::new(&target.table, schema, &target.parquet)?);
             let properties = writer_properties(&target.parquet, &layout, &equality_ids)?;
-            let format_version = if target.format_version >= 3 { FormatVersion::V3 } else { FormatVersion::V2 };
-            Ok(Kind { form: Form { content, layout, properties, equality_ids, format_version }, open: None })
+            Ok(Kind { form: Form { content, layout, properties, equality_ids }, open: None })
         };
         let data = kind(StagedContent::Data, Arc::clone(&target.write_schema), Vec::new())?;
         let deletes = if target.mode == TargetMode::MergeOnRead && !target.key.is_empty() {

@@ -13,9 +13,7 @@ use arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType, TimestampNa
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use bytes::Bytes;
 use iceberg::arrow::schema_to_arrow_schema;
-use iceberg::spec::{
-    DataFile, NestedField, PrimitiveType, Schema, SchemaRef, StructType, Type, deserialize_data_file_from_json,
-};
+use iceberg::spec::{DataFile, NestedField, PrimitiveType, Schema, SchemaRef, StructType, Type};
 use iceferry_common::model::{
     Attempt, EpochContext, EpochId, MetricsMode, ParquetSettings, RunId, SourceContext, StagedFile, TargetContext,
     TargetMode, TaskId,
@@ -148,7 +146,7 @@ impl Bench {
 }
 
 fn described(file: &StagedFile, schema: &SchemaRef) -> DataFile {
-    let data_file = deserialize_data_file_from_json(&file.data_file, 0, &StructType::new(Vec::new()), schema).unwrap();
+    let data_file = iceferry_common::entry::decode(&file.data_file, schema).unwrap();
     assert_eq!(data_file.file_path(), file.location);
     assert_eq!(data_file.record_count(), file.record_count);
     assert_eq!(data_file.file_size_in_bytes(), file.size_bytes);
