@@ -3,6 +3,7 @@
 //! A [`Storage`] takes the locations that stand in Iceberg metadata (`/a/b`, `file:/a/b`, `file:///a/b`) and answers
 //! through `object_store`. The iceberg crate gets the same storage by [`Storage::file_io`].
 
+mod copy;
 mod error;
 mod iceberg_io;
 mod local;
@@ -19,6 +20,7 @@ use futures::TryStreamExt;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use serde::{Deserialize, Serialize};
 
+pub use copy::Copied;
 pub use error::StorageError;
 pub use iceberg_io::ObjectStoreFactory;
 pub use location::is_local;
