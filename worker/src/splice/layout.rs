@@ -204,7 +204,9 @@ fn page_indexes(
     let missing = || ParquetError::General("an offset index is missing".to_owned());
     let offsets = metadata.offset_index().ok_or_else(missing)?[row_group][leaf].clone();
     let column = metadata.column_index().map(|index| index[row_group][leaf].clone());
-    let is_of_these = |index: &ColumnIndexMetaData| index.num_pages() == offsets.page_locations().len() as u64;
+    let is_none = |index: &ColumnIndexMetaData| matches!(index, ColumnIndexMetaData::NONE);
+    let is_of_these =
+        |index: &ColumnIndexMetaData| !is_none(index) && index.num_pages() == offsets.page_locations().len() as u64;
     Ok((column.filter(is_of_these).unwrap_or(ColumnIndexMetaData::NONE), offsets))
 }
 

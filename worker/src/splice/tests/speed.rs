@@ -1,0 +1,1 @@
+//! What carrying over costs, beside a plain copy.
