@@ -40,7 +40,7 @@ pub(crate) mod project;
 mod prune;
 mod reader;
 mod rows;
-mod select;
+pub(crate) mod select;
 mod vector;
 mod width;
 

@@ -119,20 +119,27 @@ impl Column {
     ) {
         let chunks: Vec<&ColumnChunkMetaData> =
             of.footer.row_groups()[part.row_groups.clone()].iter().map(|group| group.column(index)).collect();
-        let values: u64 = chunks.iter().map(|chunk| chunk.num_values().unsigned_abs()).sum();
-        self.bytes += chunks.iter().map(|chunk| chunk.compressed_size().unsigned_abs()).sum::<u64>();
-        self.values += values;
+        // Nobody vouches for a footer: what repeats may claim any number of values.
+        let total = |count: &dyn Fn(&ColumnChunkMetaData) -> i64| {
+            chunks.iter().fold(0u64, |total, chunk| total.saturating_add(count(chunk).unsigned_abs()))
+        };
+        let values = total(&ColumnChunkMetaData::num_values);
+        self.bytes = self.bytes.saturating_add(total(&ColumnChunkMetaData::compressed_size));
+        self.values = self.values.saturating_add(values);
         let entry = target.read_id.and_then(|id| entry::of(part.entry, id)).filter(|_| constant.is_none());
         // Of none a part is none; of some nobody knows how many.
         let carried = |count: u64| (part.is_whole || count == 0).then_some(count);
-        let nulls: Option<u64> =
-            chunks.iter().map(|chunk| chunk.statistics().and_then(|statistics| statistics.null_count_opt())).sum();
+        let nulls_of =
+            |chunk: &ColumnChunkMetaData| chunk.statistics().and_then(|statistics| statistics.null_count_opt());
+        let nulls = chunks.iter().try_fold(0u64, |nulls, chunk| Some(nulls.saturating_add(nulls_of(chunk)?)));
         let nulls = nulls.or_else(|| entry.and_then(|entry| entry.null_count).and_then(carried));
         let nans = match constant {
             Some(value) => Some(if value.is_some_and(|value| is_nan(leaf, value)) { values } else { 0 }),
             None => entry.and_then(|entry| entry.nan_count).and_then(carried),
         };
-        let add = |one: Option<u64>, other: Option<u64>| one.zip(other).map(|(one, other)| one + other);
+        let add = |one: Option<u64>, other: Option<u64>| {
+            one.zip(other).map(|(one, other): (u64, u64)| one.saturating_add(other))
+        };
         let has_bounds = nulls.zip(nans.or((!is_floating(leaf)).then_some(0)));
         let has_bounds = has_bounds.is_none_or(|(nulls, nans)| nulls.saturating_add(nans) < values);
         self.nulls = add(self.nulls, nulls);

@@ -145,7 +145,7 @@ impl Laying {
         let leaf_of = |old: usize| part.recipe.leaves.iter().position(|leaf| *leaf == LeafSource::File(old));
         let mut builder = RowGroupMetaData::builder(part.recipe.schema.clone())
             .set_num_rows(group.num_rows())
-            .set_total_byte_size(chunks.iter().map(ColumnChunkMetaData::uncompressed_size).sum())
+            .set_total_byte_size(chunks.iter().fold(0, |bytes, chunk| chunk.uncompressed_size().saturating_add(bytes)))
             .set_sorting_columns(sorting(group, leaf_of))
             .set_file_offset(signed(start)?)
             .set_column_metadata(chunks);

@@ -13,7 +13,7 @@ pub(crate) enum Reason {
     Encrypted,
     /// Its writer is known for footers or pages that are only right together with the writer's name.
     OldWriter,
-    /// The file has no rows.
+    /// The file, or a row group of it, has no rows.
     Empty,
     /// The footer contradicts itself, or the manifest.
     Contradiction,
@@ -70,7 +70,7 @@ impl fmt::Display for Reason {
             Self::Format => "it is no parquet file",
             Self::Encrypted => "it is encrypted",
             Self::OldWriter => "its writer is too old",
-            Self::Empty => "it has no rows",
+            Self::Empty => "it has no rows, or a row group without any",
             Self::Contradiction => "its footer contradicts itself or the manifest",
             Self::Encoding => "a column is not encoded as the target's type",
             Self::Nesting => "a list or a map has a shape of old writers",

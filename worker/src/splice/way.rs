@@ -76,7 +76,8 @@ fn recipe(
     if is_of_old_writer(footer.file_metadata()) {
         return Err(Reason::OldWriter);
     }
-    if whole.row_count() == 0 {
+    // One without rows may lie anywhere, and readers never look at it.
+    if footer.row_groups().iter().any(|group| group.num_rows() == 0) || whole.row_count() == 0 {
         return Err(Reason::Empty);
     }
     if whole.row_count() != file.record_count || !is_consistent(whole) {

@@ -3,8 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use iceferry_common::fault::{Class, Classified, chain};
-use iceferry_common::model::{DataFile, EpochContext};
+use iceferry_common::model::{DataFile, EpochContext, Split};
 use parquet::file::FOOTER_SIZE;
 use parquet::file::metadata::{
     ColumnChunkMetaData, FooterTail, PageEncodingStats, ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader,
@@ -15,7 +16,8 @@ use crate::read::ReadError;
 use crate::read::error::guarded;
 use crate::read::fetch::{Fetcher, FileHandle};
 use crate::read::file_schema::{FallbackIds, FileSchema};
-use crate::read::footer::{OpenFile, start_tail};
+use crate::read::footer::{OpenFile, chunk_bytes, start_tail};
+use crate::read::select::row_groups;
 
 /// A Parquet data file of the source whose footer has been read and checked.
 #[derive(Debug)]
@@ -70,6 +72,23 @@ impl Whole {
     /// Rows in the whole file.
     pub(crate) fn row_count(&self) -> u64 {
         self.file.row_count()
+    }
+
+    /// The row groups that belong to a split; all of them without one.
+    pub(crate) fn row_groups_of(&self, split: Option<Split>) -> Vec<usize> {
+        row_groups(self.footer(), split)
+    }
+
+    /// Lets go of rows that came together with the footer: small files come whole. For callers that hold many files; what
+    /// is spliced is asked for again then.
+    pub(crate) fn trim(&mut self) {
+        let file = &mut self.file;
+        let tail_start = file.handle.size_bytes.saturating_sub(file.tail.len() as u64);
+        let chunks = file.metadata.row_groups().iter().flat_map(|group| group.columns()).filter_map(chunk_bytes);
+        let rows_end = chunks.map(|bytes| bytes.end).max().unwrap_or(0);
+        let kept = usize::try_from(rows_end.saturating_sub(tail_start)).unwrap_or(0).min(file.tail.len());
+        // A copy: a part of it would keep all of it.
+        file.tail = Bytes::copy_from_slice(&file.tail[kept..]);
     }
 
     /// Positions in the file of a row group's rows.

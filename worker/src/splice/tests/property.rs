@@ -263,10 +263,13 @@ fn run(seed: u64, ways: &mut BTreeMap<String, u64>) {
     let mut found = Vec::new();
     for (number, file) in files.iter().enumerate() {
         let decoded = lab.decode(file, number as u64);
-        let Ok(whole) = splicer.open(file) else {
+        let Ok(mut whole) = splicer.open(file) else {
             assert!(decoded.is_err(), "a file that cannot be opened was decoded");
             continue;
         };
+        if random.chance(50) {
+            whole.trim();
+        }
         let metrics = match &decoded {
             Ok(staged) if lab.context.changelog.is_none() && random.chance(60) => {
                 let described = lab.described(&staged[0]);
