@@ -115,3 +115,42 @@ pub(super) fn sorting(
     let moved: Vec<SortingColumn> = moved.collect();
     (!moved.is_empty()).then_some(moved)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parquet::schema::parser::parse_message_type;
+    use parquet::schema::types::SchemaDescriptor;
+
+    use super::*;
+
+    #[test]
+    fn minima_of_bytes_are_trusted_only_where_their_order_is_told() {
+        let schema = parse_message_type("message t { optional binary b (UTF8); optional int32 i; }").unwrap();
+        let schema = Arc::new(SchemaDescriptor::new(Arc::new(schema)));
+        let bytes = |deprecated| {
+            let bound = |text: &str| Some(ByteArray::from(text));
+            Statistics::byte_array(bound("a"), bound("z"), None, Some(2), deprecated)
+        };
+        let chunk = |leaf, statistics| {
+            ColumnChunkMetaData::builder(schema.column(leaf)).set_statistics(statistics).build().unwrap()
+        };
+        for (deprecated, has_orders, is_trusted) in [(false, true, true), (true, true, false), (false, false, false)] {
+            let found = trusted(&chunk(0, bytes(deprecated)), has_orders).unwrap();
+            assert_eq!(found.min_bytes_opt().is_some(), is_trusted);
+            assert_eq!(found.null_count_opt(), Some(2), "the count is right in any case");
+        }
+        let ints = Statistics::int32(Some(1), Some(2), None, Some(0), true);
+        assert_eq!(trusted(&chunk(1, ints.clone()), false), Some(ints));
+    }
+
+    #[test]
+    fn a_writer_whose_name_mends_its_files_is_told_by_it() {
+        let schema = Arc::new(SchemaDescriptor::new(Arc::new(parse_message_type("message t { }").unwrap())));
+        let file = |name: &str, orders| FileMetaData::new(1, 0, Some(name.to_owned()), None, schema.clone(), orders);
+        assert!(is_of_old_writer(&file("parquet-mr version 1.7.0 (build x)", None)));
+        assert!(!is_of_old_writer(&file("parquet-mr version 1.13.1 (build x)", Some(Vec::new()))));
+        assert!(!is_of_old_writer(&file("DuckDB", None)));
+    }
+}

@@ -127,3 +127,75 @@ fn decimal(
         .build()
         .ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use parquet::schema::parser::parse_message_type;
+
+    use super::*;
+
+    #[test]
+    fn only_encodings_that_readers_promote_are_carried() {
+        let decimal = |precision, scale| PrimitiveType::Decimal { precision, scale };
+        let cases = [
+            ("boolean", PrimitiveType::Boolean, true),
+            ("int32", PrimitiveType::Int, true),
+            ("int32", PrimitiveType::Long, true),
+            ("int64", PrimitiveType::Int, false),
+            ("int32 (INTEGER(32,true))", PrimitiveType::Long, true),
+            ("int32 (INT_32)", PrimitiveType::Int, true),
+            ("int32 (INTEGER(16,true))", PrimitiveType::Int, false),
+            ("int32 (INTEGER(32,false))", PrimitiveType::Long, false),
+            ("float", PrimitiveType::Double, true),
+            ("double", PrimitiveType::Float, false),
+            ("int32 (DECIMAL(9,2))", decimal(9, 2), true),
+            ("int32 (DECIMAL(9,2))", decimal(20, 2), true),
+            ("int64 (DECIMAL(12,2))", decimal(11, 2), false),
+            ("int64 (DECIMAL(12,3))", decimal(12, 2), false),
+            ("binary (DECIMAL(20,2))", decimal(20, 2), true),
+            ("fixed_len_byte_array(9) (DECIMAL(20,2))", decimal(38, 2), true),
+            ("fixed_len_byte_array(20) (DECIMAL(38,2))", decimal(38, 2), false),
+            ("int64", decimal(18, 0), false),
+            ("int32 (DATE)", PrimitiveType::Date, true),
+            ("int32 (DATE)", PrimitiveType::Timestamp, false),
+            ("int32", PrimitiveType::Date, false),
+            ("int64 (TIME(MICROS,true))", PrimitiveType::Time, true),
+            ("int64 (TIME(NANOS,false))", PrimitiveType::Time, false),
+            ("int32 (TIME(MILLIS,false))", PrimitiveType::Time, false),
+            ("int64 (TIMESTAMP(MICROS,false))", PrimitiveType::Timestamp, true),
+            ("int64 (TIMESTAMP(MICROS,true))", PrimitiveType::Timestamp, false),
+            ("int64 (TIMESTAMP(MICROS,true))", PrimitiveType::Timestamptz, true),
+            ("int64 (TIMESTAMP_MICROS)", PrimitiveType::Timestamptz, true),
+            ("int64 (TIMESTAMP_MICROS)", PrimitiveType::Timestamp, false),
+            ("int64 (TIMESTAMP(MILLIS,false))", PrimitiveType::Timestamp, false),
+            ("int64 (TIMESTAMP(NANOS,false))", PrimitiveType::TimestampNs, true),
+            ("int96", PrimitiveType::Timestamp, false),
+            ("binary (UTF8)", PrimitiveType::String, true),
+            ("binary (STRING)", PrimitiveType::String, true),
+            ("binary", PrimitiveType::String, false),
+            ("binary (JSON)", PrimitiveType::String, false),
+            ("binary", PrimitiveType::Binary, true),
+            ("binary (STRING)", PrimitiveType::Binary, false),
+            ("fixed_len_byte_array(16)", PrimitiveType::Uuid, true),
+            ("fixed_len_byte_array(16) (UUID)", PrimitiveType::Uuid, true),
+            ("fixed_len_byte_array(15)", PrimitiveType::Uuid, false),
+            ("fixed_len_byte_array(5)", PrimitiveType::Fixed(5), true),
+            ("fixed_len_byte_array(5)", PrimitiveType::Fixed(6), false),
+        ];
+        for (column, primitive, is_carried) in cases {
+            let (physical, annotation) = column.split_once(' ').unwrap_or((column, ""));
+            for repetition in ["optional", "required", "repeated"] {
+                let message = format!("message t {{ {repetition} {physical} old {annotation}; }}");
+                let root = parse_message_type(&message).unwrap_or_else(|error| panic!("{message}: {error}"));
+                let old = &root.get_fields()[0];
+                let new = carried(old, &primitive, "new", 7);
+                assert_eq!(new.is_some(), is_carried && repetition != "repeated", "{message} as {primitive}");
+                if let Some(new) = new {
+                    assert_eq!((new.name(), new.get_basic_info().id()), ("new", 7));
+                    assert_eq!(new.get_physical_type(), old.get_physical_type());
+                    assert_eq!(new.get_basic_info().repetition(), old.get_basic_info().repetition());
+                }
+            }
+        }
+    }
+}
