@@ -13,17 +13,19 @@
 //!
 //! What decides is pure: `way` (which way), `recipe` (where each column of the new file comes from), `leaf` (which
 //! encodings a reader of the target takes), `layout` (where each chunk comes to lie), `chunk`, `constant` (columns that hold
-//! one value), `entry` and `describe` (what the manifest says), `join`. What acts: `whole` (a file's footer and page
+//! one value), `footer`, `bloom`, `entry` and `describe` (what the manifest says), `join`. What acts: `whole` (a file's footer and page
 //! indexes), `stream` (bytes read ahead and handed on) and `splicer`.
 
 #![allow(dead_code, unused_imports, reason = "no attempt carries files over yet")]
 
+mod bloom;
 mod chunk;
 mod constant;
 mod describe;
 mod encrypted;
 mod entry;
 mod error;
+mod footer;
 mod join;
 mod layout;
 mod leaf;

@@ -1,7 +1,7 @@
 //! Carries files over: copies objects, and writes new files out of the row groups of others.
 
 use std::collections::{HashMap, HashSet};
-use std::io::Write;
+use std::io::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -9,37 +9,20 @@ use iceberg::spec::{FormatVersion, StructType, serialize_data_file_to_json};
 use iceferry_common::model::{ColumnMetrics, DataFile, EpochContext, StagedContent, StagedFile};
 use iceferry_common::storage::Storage;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{FileMetaData, KeyValue, ParquetMetaData, ParquetMetaDataBuilder, ParquetMetaDataWriter};
-use parquet::file::writer::TrackedWrite;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use super::describe::{Carried, Described, describe};
-use super::layout::{Laid, MAGIC, Taken, lay};
+use super::footer::{footer, write_footer};
+use super::layout::{MAGIC, Taken, lay};
 use super::stream::{Stopped, held, write};
 use super::way::way;
-use super::whole::Indexes;
-use super::{Recipe, SpliceError, Way, Whole};
+use super::{Recipe, SpliceError, Way, Whole, bloom};
 use crate::read::ReadError;
 use crate::read::fetch::Fetcher;
 use crate::stage::StageError;
 use crate::stage::layout::Layout;
-use crate::stage::settings::CREATED_BY;
-use crate::stage::upload::{Ended, Sink, Upload};
-
-/// Keys of a footer that describe the columns of the file they were written to, or what that file is to its table.
-const KEYS_LEFT_OUT: [&str; 8] = [
-    "ARROW:schema",
-    "iceberg.schema",
-    "delete-type",
-    "delete-field-ids",
-    "pandas",
-    "parquet.avro.schema",
-    "avro.schema",
-    "org.apache.spark.sql.parquet.row.metadata",
-];
-/// The longest header of a bloom filter.
-const BLOOM_HEADER_BYTES: u64 = 32;
+use crate::stage::upload::{Ended, Upload};
 
 /// Carries files of one epoch over. Not for async threads: every call but [`Splicer::way`] may block.
 pub(crate) struct Splicer {
@@ -231,7 +214,7 @@ impl Splicer {
                 let length = match chunk.bloom_filter_length() {
                     Some(length) => u64::try_from(length).ok(),
                     None => {
-                        let head = offset..offset.saturating_add(BLOOM_HEADER_BYTES).min(size_bytes);
+                        let head = offset..offset.saturating_add(bloom::HEADER_BYTES).min(size_bytes);
                         if head.is_empty() {
                             continue;
                         }
@@ -239,7 +222,7 @@ impl Splicer {
                             Some(head) => head,
                             None => self.fetcher.start(&file.handle, head).wait()?,
                         };
-                        bloom_length(&head)
+                        bloom::length(&head)
                     }
                 };
                 let range = length.and_then(|length| Some(offset..offset.checked_add(length)?));
@@ -323,91 +306,4 @@ fn moved(parts: &[Part<'_>]) -> Vec<Moved> {
         moved
     });
     moved.collect()
-}
-
-/// The footer of a new file, and what comes before it.
-fn footer(
-    parts: &[Part<'_>],
-    indexes: &[Indexes],
-    layout: &Layout,
-    laid: Laid,
-) -> (Vec<super::layout::Piece>, ParquetMetaData) {
-    let files = || indexes.iter().map(|indexes| indexes.metadata.file_metadata());
-    let rows = laid.row_groups.iter().map(|group| group.num_rows()).sum();
-    let version = files().map(FileMetaData::version).max().unwrap_or(1);
-    let schema = parts[0].recipe.schema.clone();
-    let pairs = Some(key_values(layout, files().map(|file| file.key_value_metadata())));
-    // The writer says the order of each column itself.
-    let file = FileMetaData::new(version, rows, Some(CREATED_BY.to_owned()), pairs, schema, None);
-    let (columns, offsets) = laid.indexes.unzip();
-    let footer = ParquetMetaDataBuilder::new(file)
-        .set_row_groups(laid.row_groups)
-        .set_column_index(columns)
-        .set_offset_index(offsets)
-        .build();
-    (laid.pieces, footer)
-}
-
-/// The target's schema, and what all of the files say alike of other things than their columns.
-fn key_values<'a>(layout: &Layout, mut files: impl Iterator<Item = Option<&'a Vec<KeyValue>>>) -> Vec<KeyValue> {
-    let schema = serde_json::to_string(layout.schema.as_ref()).unwrap_or_default();
-    let mut pairs = vec![KeyValue::new("iceberg.schema".to_owned(), schema)];
-    let mut common: Vec<KeyValue> = files.next().flatten().cloned().unwrap_or_default();
-    common.retain(|pair| !KEYS_LEFT_OUT.contains(&pair.key.as_str()));
-    for file in files {
-        common.retain(|pair| file.is_some_and(|file| file.contains(pair)));
-    }
-    pairs.extend(common);
-    pairs
-}
-
-/// Writes page indexes and footer behind what is written already.
-fn write_footer(footer: &ParquetMetaData, sink: &mut Sink) -> Result<(), ParquetError> {
-    // Offsets are counted by the writer from its first byte. It is given as many as there are, which go nowhere.
-    let zeros = [0u8; 64 * 1024];
-    let mut before = sink.written();
-    let mut tail = TrackedWrite::new(Tail { sink, skip: before });
-    while before > 0 {
-        let some = zeros.len().min(usize::try_from(before).unwrap_or(zeros.len()));
-        tail.write_all(&zeros[..some])?;
-        before -= some as u64;
-    }
-    ParquetMetaDataWriter::new_with_tracked(tail, footer).finish()
-}
-
-/// Lets the first bytes go nowhere.
-struct Tail<'a> {
-    sink: &'a mut Sink,
-    skip: u64,
-}
-
-impl Write for Tail<'_> {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        if self.skip == 0 {
-            return self.sink.write(bytes);
-        }
-        let skipped = bytes.len().min(usize::try_from(self.skip).unwrap_or(usize::MAX));
-        self.skip -= skipped as u64;
-        Ok(skipped)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.sink.flush()
-    }
-}
-
-/// The length of a bloom filter with this beginning, header included: the one kind of filter that there is.
-fn bloom_length(head: &[u8]) -> Option<u64> {
-    // In Thrift's compact protocol: the bytes of the filter as the first field, then three unions, each with its first
-    // and only choice, an empty struct.
-    const CHOICE: [u8; 4] = [0x1C, 0x1C, 0, 0];
-    let rest = head.strip_prefix(&[0x15])?;
-    let size = rest.iter().position(|byte| byte & 0x80 == 0)? + 1;
-    let zigzag = rest[..size]
-        .iter()
-        .rev()
-        .try_fold(0u64, |value, byte| value.checked_mul(128).map(|value| value | u64::from(byte & 0x7F)))?;
-    let unions = rest[size..].strip_prefix(&CHOICE)?.strip_prefix(&CHOICE)?.strip_prefix(&CHOICE)?;
-    let is_positive = zigzag % 2 == 0;
-    (unions.first() == Some(&0) && is_positive).then_some(1 + size as u64 + 13 + zigzag / 2)
 }
