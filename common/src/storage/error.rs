@@ -27,6 +27,16 @@ pub enum StorageError {
         /// The location.
         location: String,
     },
+    /// An object is not the one that metadata speaks of.
+    #[error("{location} has {actual} bytes where {expected} were expected: it was replaced or cut short")]
+    Changed {
+        /// The location.
+        location: String,
+        /// Its size in metadata.
+        expected: u64,
+        /// Its size on storage.
+        actual: u64,
+    },
     /// The store said no, or did not answer.
     #[error("{act} {location}")]
     Access {
@@ -56,6 +66,7 @@ impl Classified for StorageError {
         match self {
             Self::Scheme { .. } | Self::Location { .. } => Class::Refused,
             Self::Missing { .. } => Class::NotFound,
+            Self::Changed { .. } => Class::Corrupt,
             Self::Access { source, .. } => access_class(source),
         }
     }

@@ -3,6 +3,7 @@
 //! A [`Storage`] takes the locations that stand in Iceberg metadata (`/a/b`, `file:/a/b`, `file:///a/b`) and answers
 //! through `object_store`. The iceberg crate gets the same storage by [`Storage::file_io`].
 
+mod copy;
 mod error;
 mod iceberg_io;
 mod local;
@@ -19,12 +20,15 @@ use futures::TryStreamExt;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use serde::{Deserialize, Serialize};
 
+pub use copy::Copied;
 pub use error::StorageError;
 pub use iceberg_io::ObjectStoreFactory;
 pub use location::is_local;
 
 /// Part size of a streamed upload: the smallest that all object stores take for every part, doubled.
 const UPLOAD_PART_BYTES: usize = 10 * 1024 * 1024;
+/// The same on a local disk, which does not mind: larger parts would only be held longer.
+const LOCAL_PART_BYTES: usize = 4 * 1024 * 1024;
 /// Parts of one upload that may be under way at once.
 const UPLOAD_PARTS_AT_ONCE: usize = 2;
 
@@ -157,7 +161,8 @@ impl Storage {
     /// When no storage knows the location.
     pub fn upload(&self, location: &str) -> Result<object_store::buffered::BufWriter, StorageError> {
         let (store, path) = self.resolve(location)?;
-        Ok(object_store::buffered::BufWriter::with_capacity(store, path, UPLOAD_PART_BYTES)
+        let part_bytes = if is_local(location) { LOCAL_PART_BYTES } else { UPLOAD_PART_BYTES };
+        Ok(object_store::buffered::BufWriter::with_capacity(store, path, part_bytes)
             .with_max_concurrency(UPLOAD_PARTS_AT_ONCE))
     }
 

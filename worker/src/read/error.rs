@@ -98,7 +98,7 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    pub(super) fn damaged(location: &str, what: impl Into<String>) -> Self {
+    pub(crate) fn damaged(location: &str, what: impl Into<String>) -> Self {
         Self::Damaged { location: location.to_owned(), what: what.into() }
     }
 
@@ -126,7 +126,7 @@ impl Classified for ReadError {
 /// The decoders check much of what they read and still panic on some damaged input (a dictionary index out of range, a
 /// level that does not fit). A damaged file must fail its task by name and not take down the worker, so a panic becomes
 /// an error here. The decoder is thrown away afterwards, so no half-changed state is looked at again.
-pub(super) fn guarded<T>(location: &str, decode: impl FnOnce() -> Result<T, ReadError>) -> Result<T, ReadError> {
+pub(crate) fn guarded<T>(location: &str, decode: impl FnOnce() -> Result<T, ReadError>) -> Result<T, ReadError> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(decode)).unwrap_or_else(|panic| {
         let reason = panic
             .downcast_ref::<&str>()

@@ -21,20 +21,20 @@ const REQUESTS_AT_ONCE: usize = 8;
 
 /// A file as its manifest describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct FileHandle {
-    pub(super) location: Arc<str>,
-    pub(super) size_bytes: u64,
+pub(crate) struct FileHandle {
+    pub(crate) location: Arc<str>,
+    pub(crate) size_bytes: u64,
 }
 
 impl FileHandle {
-    pub(super) fn new(location: &str, size_bytes: u64) -> Self {
+    pub(crate) fn new(location: &str, size_bytes: u64) -> Self {
         Self { location: Arc::from(location), size_bytes }
     }
 }
 
 /// Starts requests. Cheap to clone; clones share the counter and the bound on requests.
 #[derive(Debug, Clone)]
-pub(super) struct Fetcher {
+pub(crate) struct Fetcher {
     storage: Storage,
     runtime: Handle,
     cancel: CancellationToken,
@@ -43,18 +43,18 @@ pub(super) struct Fetcher {
 }
 
 impl Fetcher {
-    pub(super) fn new(storage: Storage, runtime: Handle, cancel: CancellationToken) -> Self {
+    pub(crate) fn new(storage: Storage, runtime: Handle, cancel: CancellationToken) -> Self {
         let permits = Arc::new(Semaphore::new(REQUESTS_AT_ONCE));
         Self { storage, runtime, cancel, permits, bytes: Arc::default() }
     }
 
     /// Bytes that requests brought so far.
-    pub(super) fn bytes_fetched(&self) -> u64 {
+    pub(crate) fn bytes_fetched(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
     /// Asks for a range of a file. The request runs by itself until it is done or its [`Fetch`] is dropped.
-    pub(super) fn start(&self, file: &FileHandle, range: Range<u64>) -> Fetch {
+    pub(crate) fn start(&self, file: &FileHandle, range: Range<u64>) -> Fetch {
         let (sender, receiver) = mpsc::sync_channel(1);
         let (this, file_of_task) = (self.clone(), file.clone());
         let task = self.runtime.spawn(async move {
@@ -113,7 +113,7 @@ fn size_error(file: &FileHandle, actual: u64) -> ReadError {
 
 /// A request under way. Dropping it stops the request.
 #[derive(Debug)]
-pub(super) struct Fetch {
+pub(crate) struct Fetch {
     receiver: mpsc::Receiver<Result<Bytes, ReadError>>,
     abort: AbortHandle,
     location: Arc<str>,
@@ -121,7 +121,7 @@ pub(super) struct Fetch {
 
 impl Fetch {
     /// Blocks until the bytes are there. Never to be called on a thread that drives the runtime.
-    pub(super) fn wait(self) -> Result<Bytes, ReadError> {
+    pub(crate) fn wait(self) -> Result<Bytes, ReadError> {
         // The sender goes away without an answer only when the runtime drops its tasks.
         let interrupted = |_| ReadError::Interrupted { location: self.location.to_string() };
         self.receiver.recv().map_err(interrupted)?

@@ -20,19 +20,19 @@ use super::error::guarded;
 
 /// One field of a file.
 #[derive(Debug)]
-pub(super) struct FileField {
-    pub(super) id: Option<i32>,
-    pub(super) name: String,
+pub(crate) struct FileField {
+    pub(crate) id: Option<i32>,
+    pub(crate) name: String,
     /// The type that the decoder gives.
-    pub(super) arrow_type: DataType,
+    pub(crate) arrow_type: DataType,
     /// Leaves below it: the columns of a Parquet file.
-    pub(super) leaves: Range<usize>,
-    pub(super) shape: Shape,
+    pub(crate) leaves: Range<usize>,
+    pub(crate) shape: Shape,
 }
 
 /// How a field is made.
 #[derive(Debug)]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     Leaf {
         int96: bool,
     },
@@ -45,16 +45,16 @@ pub(super) enum Shape {
 
 /// The columns of a file.
 #[derive(Debug)]
-pub(super) struct FileSchema {
-    pub(super) fields: Vec<FileField>,
+pub(crate) struct FileSchema {
+    pub(crate) fields: Vec<FileField>,
     /// Leaves in all.
-    pub(super) leaf_count: usize,
-    pub(super) by_name: ByName,
+    pub(crate) leaf_count: usize,
+    pub(crate) by_name: ByName,
 }
 
 /// Which fields of a file are found by name: only in a file without ids, read without a name mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ByName {
+pub(crate) enum ByName {
     /// None: they have ids.
     Never,
     /// Those inside of structs.
@@ -65,7 +65,7 @@ pub(super) enum ByName {
 
 /// Where a file without field ids gets them from.
 #[derive(Debug, Clone)]
-pub(super) enum FallbackIds {
+pub(crate) enum FallbackIds {
     /// The table's name mapping.
     Names(Arc<NameMapping>),
     /// What the format's readers agreed on: the nth top-level column of a Parquet file has id n, counted from 1, and the
@@ -77,7 +77,7 @@ pub(super) enum FallbackIds {
 
 impl FallbackIds {
     /// The fallback of a table.
-    pub(super) fn of_table(table: &str, name_mapping: Option<&str>) -> Result<Self, ReadError> {
+    pub(crate) fn of_table(table: &str, name_mapping: Option<&str>) -> Result<Self, ReadError> {
         let Some(text) = name_mapping else { return Ok(Self::Convention) };
         let mapping = serde_json::from_str(text).map_err(|error| ReadError::Table {
             table: table.to_owned(),
@@ -87,7 +87,7 @@ impl FallbackIds {
     }
 
     /// The same for files whose columns must not be guessed.
-    pub(super) fn certain(&self) -> Self {
+    pub(crate) fn certain(&self) -> Self {
         match self {
             Self::Names(mapping) => Self::Names(Arc::clone(mapping)),
             Self::Convention | Self::Refuse => Self::Refuse,
@@ -97,7 +97,7 @@ impl FallbackIds {
 
 impl FileSchema {
     /// The columns of the Parquet file with this footer, and what its decoder needs.
-    pub(super) fn of_parquet(
+    pub(crate) fn of_parquet(
         location: &str,
         metadata: &Arc<ParquetMetaData>,
         ids: &FallbackIds,
@@ -134,7 +134,7 @@ impl FileSchema {
     }
 
     /// The columns of an Avro file.
-    pub(super) fn of_avro(
+    pub(crate) fn of_avro(
         location: &str,
         fields: Vec<FileField>,
         leaf_count: usize,

@@ -24,18 +24,18 @@ const FILE_BYTES_MIN: u64 = 12;
 
 /// A Parquet file whose footer has been read and checked.
 #[derive(Debug)]
-pub(super) struct OpenFile {
-    pub(super) handle: FileHandle,
-    pub(super) metadata: Arc<ParquetMetaData>,
+pub(crate) struct OpenFile {
+    pub(crate) handle: FileHandle,
+    pub(crate) metadata: Arc<ParquetMetaData>,
     /// The end of the file, of which the footer is a part.
-    pub(super) tail: Bytes,
+    pub(crate) tail: Bytes,
     /// Position in the file of each row group's first row. Counted from the rows of the groups before it, in the order
     /// of the footer: the `ordinal` of a row group is the writer's word and nothing leans on it.
-    pub(super) row_starts: Vec<u64>,
+    pub(crate) row_starts: Vec<u64>,
 }
 
 /// Asks for the end of a file, ahead of [`OpenFile::open`].
-pub(super) fn start_tail(fetcher: &Fetcher, file: &FileHandle) -> Fetch {
+pub(crate) fn start_tail(fetcher: &Fetcher, file: &FileHandle) -> Fetch {
     let size = file.size_bytes;
     let tail = if size <= WHOLE_FILE_BYTES { size } else { TAIL_BYTES };
     fetcher.start(file, size - tail..size)
@@ -43,7 +43,7 @@ pub(super) fn start_tail(fetcher: &Fetcher, file: &FileHandle) -> Fetch {
 
 impl OpenFile {
     /// Reads and checks the footer. `tail` is what [`start_tail`] began.
-    pub(super) fn open(fetcher: &Fetcher, handle: &FileHandle, tail: Fetch) -> Result<Self, ReadError> {
+    pub(crate) fn open(fetcher: &Fetcher, handle: &FileHandle, tail: Fetch) -> Result<Self, ReadError> {
         let location = &*handle.location;
         if handle.size_bytes < FILE_BYTES_MIN {
             return Err(ReadError::damaged(location, format!("{} bytes are no Parquet file", handle.size_bytes)));
@@ -83,7 +83,7 @@ impl OpenFile {
     }
 
     /// Rows in the whole file.
-    pub(super) fn row_count(&self) -> u64 {
+    pub(crate) fn row_count(&self) -> u64 {
         self.row_starts.last().map_or(0, |start| start + rows(&self.metadata, self.row_starts.len() - 1))
     }
 
@@ -94,7 +94,7 @@ impl OpenFile {
     }
 
     /// The same with the column index too, which has bounds of the pages.
-    pub(super) fn with_page_bounds(&self, fetcher: &Fetcher) -> Result<Arc<ParquetMetaData>, ReadError> {
+    pub(crate) fn with_page_bounds(&self, fetcher: &Fetcher) -> Result<Arc<ParquetMetaData>, ReadError> {
         self.with_page_indexes(fetcher, PageIndexPolicy::Optional)
     }
 
@@ -131,7 +131,7 @@ fn rows(metadata: &ParquetMetaData, row_group: usize) -> u64 {
 
 /// The bytes of a column chunk, dictionary page included, where the decoder looks for them. `None` when the footer's
 /// numbers are no range.
-pub(super) fn chunk_bytes(column: &ColumnChunkMetaData) -> Option<Range<u64>> {
+pub(crate) fn chunk_bytes(column: &ColumnChunkMetaData) -> Option<Range<u64>> {
     let data = u64::try_from(column.data_page_offset()).ok()?;
     let start = match column.dictionary_page_offset() {
         None => data,

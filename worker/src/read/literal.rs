@@ -13,7 +13,7 @@ use arrow::error::ArrowError;
 use iceberg::spec::{Literal, NestedField, PrimitiveLiteral, Type};
 
 /// An array of one row that holds a value, or null; the reason why not when the value does not fit the type.
-pub(super) fn one_row(value: Option<&Literal>, table_type: &Type, arrow_type: &DataType) -> Result<ArrayRef, String> {
+pub(crate) fn one_row(value: Option<&Literal>, table_type: &Type, arrow_type: &DataType) -> Result<ArrayRef, String> {
     match (value, table_type) {
         (None, _) => Ok(new_null_array(arrow_type, 1)),
         (Some(Literal::Primitive(value)), Type::Primitive(_)) => primitive(value, arrow_type),

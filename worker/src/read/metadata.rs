@@ -15,8 +15,8 @@ use super::literal::{Repeated, one_row};
 use super::project::{Adapter, IfMissing, Projection, constant_value};
 
 /// Reserved field ids of the columns that a file may hold for rows that came from other files (spec, reserved field ids).
-const ROW_ID_FIELD: i32 = 2_147_483_540;
-const LAST_UPDATED_FIELD: i32 = 2_147_483_539;
+pub(crate) const ROW_ID_FIELD: i32 = 2_147_483_540;
+pub(crate) const LAST_UPDATED_FIELD: i32 = 2_147_483_539;
 /// Field ids of the columns that are given, for their Arrow schema alone.
 const FIRST_GIVEN_FIELD: i32 = 2_147_483_000;
 
@@ -101,23 +101,35 @@ impl MetadataColumns {
     }
 
     fn column(&self, column: MetadataColumn, place: usize, file: &DataFile) -> Result<Column, ReadError> {
-        let commit = &self.changelog.commit;
         let value = match column {
             MetadataColumn::Pos => return Ok(Column::Position),
             MetadataColumn::RowId => return Ok(Column::RowId),
             MetadataColumn::LastUpdatedSequenceNumber => return Ok(Column::LastUpdated),
-            MetadataColumn::CommitSnapshotId => Literal::long(commit.snapshot_id.0),
-            MetadataColumn::CommitSnapshotSequenceNumber => Literal::long(commit.sequence_number),
-            MetadataColumn::CommitTimestamp => Literal::long(commit.timestamp_ms.saturating_mul(1000)),
-            MetadataColumn::ChangeOrdinal => Literal::int(commit.change_ordinal),
-            MetadataColumn::File => Literal::string(&file.location),
-            MetadataColumn::SpecId => Literal::int(file.spec_id),
-            MetadataColumn::Partition => partition(&self.changelog.partition_type, file)?,
+            _ => file_value(&self.changelog, column, file)?,
         };
         let field_type = column.field_type(&self.changelog.partition_type);
-        let one = one_row(Some(&value), &field_type, self.schema.field(place).data_type());
+        let one = one_row(value.as_ref(), &field_type, self.schema.field(place).data_type());
         one.map(|one| Column::Repeated(Repeated::new(one))).map_err(|what| refuse(file, column.name(), what))
     }
+}
+
+/// The value that a metadata column has in all rows of a file; `None` for those that differ by row.
+pub(crate) fn file_value(
+    changelog: &Changelog,
+    column: MetadataColumn,
+    file: &DataFile,
+) -> Result<Option<Literal>, ReadError> {
+    let commit = &changelog.commit;
+    Ok(Some(match column {
+        MetadataColumn::Pos | MetadataColumn::RowId | MetadataColumn::LastUpdatedSequenceNumber => return Ok(None),
+        MetadataColumn::CommitSnapshotId => Literal::long(commit.snapshot_id.0),
+        MetadataColumn::CommitSnapshotSequenceNumber => Literal::long(commit.sequence_number),
+        MetadataColumn::CommitTimestamp => Literal::long(commit.timestamp_ms.saturating_mul(1000)),
+        MetadataColumn::ChangeOrdinal => Literal::int(commit.change_ordinal),
+        MetadataColumn::File => Literal::string(&file.location),
+        MetadataColumn::SpecId => Literal::int(file.spec_id),
+        MetadataColumn::Partition => partition(&changelog.partition_type, file)?,
+    }))
 }
 
 fn arrow_schema(fields: Vec<NestedFieldRef>) -> Result<SchemaRef, String> {

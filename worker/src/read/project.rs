@@ -15,7 +15,7 @@ use super::file_schema::{ByName, FileField, FileSchema, Shape};
 use super::literal::{Repeated, one_row};
 
 /// Field ids from here on are not of a table's columns but of what the specification adds to them.
-const FIRST_RESERVED_ID: i32 = i32::MAX - 200;
+pub(crate) const FIRST_RESERVED_ID: i32 = i32::MAX - 200;
 
 const MICROS_PER_DAY: i64 = 86_400 * 1_000_000;
 
@@ -239,7 +239,7 @@ fn want_presence(field: &FileField, leaves: &mut [bool]) {
 }
 
 /// A value of a partition as metadata holds it, in the type of its column or in one that it was promoted from.
-pub(super) fn constant_value(bytes: &[u8], primitive: &PrimitiveType) -> Result<Literal, String> {
+pub(crate) fn constant_value(bytes: &[u8], primitive: &PrimitiveType) -> Result<Literal, String> {
     if let (Ok(days), PrimitiveType::Timestamp | PrimitiveType::TimestampNs) = (bytes.try_into(), primitive) {
         let per_day = if *primitive == PrimitiveType::Timestamp { MICROS_PER_DAY } else { MICROS_PER_DAY * 1_000 };
         let midnight = i64::from(i32::from_le_bytes(days)).checked_mul(per_day);

@@ -10,7 +10,7 @@ use roaring::RoaringTreemap;
 use super::footer::chunk_bytes;
 
 /// The row groups of a file that belong to a split: those whose midpoint lies in it. All of them without a split.
-pub(super) fn row_groups(metadata: &ParquetMetaData, split: Option<Split>) -> Vec<usize> {
+pub(crate) fn row_groups(metadata: &ParquetMetaData, split: Option<Split>) -> Vec<usize> {
     let all = row_groups_with_rows(metadata);
     match split {
         None => all.collect(),

@@ -10,7 +10,7 @@ use parquet::file::statistics::Statistics;
 
 /// A minimum or maximum, in the order of its Iceberg type.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Value {
+pub(crate) enum Value {
     Boolean(bool),
     Integer(i64),
     Decimal(i128),
@@ -21,7 +21,8 @@ pub(super) enum Value {
 }
 
 impl Value {
-    fn order(&self, other: &Self) -> Ordering {
+    /// The order of the column's Iceberg type.
+    pub(crate) fn order(&self, other: &Self) -> Ordering {
         match (self, other) {
             (Self::Boolean(a), Self::Boolean(b)) => a.cmp(b),
             (Self::Integer(a), Self::Integer(b)) => a.cmp(b),
@@ -37,7 +38,7 @@ impl Value {
 
 /// Lower and upper bound of a column over the row groups of a file.
 #[derive(Debug, Default)]
-pub(super) struct Bounds {
+pub(crate) struct Bounds {
     lower: Option<Value>,
     upper: Option<Value>,
     /// A row group has values and no statistics of them: nothing can be said.
@@ -48,6 +49,11 @@ impl Bounds {
     /// Widens the bounds by the statistics of a row group; says whether they have both.
     pub(super) fn add(&mut self, primitive: &PrimitiveType, statistics: &Statistics) -> bool {
         let (min, max) = extremes(primitive, statistics);
+        self.widen(min, max)
+    }
+
+    /// Widens the bounds; says whether both are given.
+    pub(crate) fn widen(&mut self, min: Option<Value>, max: Option<Value>) -> bool {
         let both = min.is_some() && max.is_some();
         if let Some(min) = min
             && self.lower.as_ref().is_none_or(|lower| min.order(lower) == Ordering::Less)
@@ -63,12 +69,12 @@ impl Bounds {
     }
 
     /// A row group has values that no statistics tell of.
-    pub(super) fn add_unknown(&mut self) {
+    pub(crate) fn add_unknown(&mut self) {
         self.unknown = true;
     }
 
     /// The bounds as a manifest has them, cut to `length` characters or bytes if that is given.
-    pub(super) fn finish(
+    pub(crate) fn finish(
         self,
         primitive: &PrimitiveType,
         length: Option<usize>,
@@ -83,7 +89,8 @@ impl Bounds {
     }
 }
 
-fn extremes(primitive: &PrimitiveType, statistics: &Statistics) -> (Option<Value>, Option<Value>) {
+/// Minimum and maximum of a row group. A float that is read as a double counts as one.
+pub(crate) fn extremes(primitive: &PrimitiveType, statistics: &Statistics) -> (Option<Value>, Option<Value>) {
     let decimal = matches!(primitive, PrimitiveType::Decimal { .. });
     let integer = |number: i64| if decimal { Value::Decimal(number.into()) } else { Value::Integer(number) };
     let bytes = |bytes: &[u8]| if decimal { Value::Decimal(unscaled(bytes)) } else { Value::Bytes(bytes.to_vec()) };
@@ -95,6 +102,10 @@ fn extremes(primitive: &PrimitiveType, statistics: &Statistics) -> (Option<Value
             (found.min_opt().map(|min| integer((*min).into())), found.max_opt().map(|max| integer((*max).into())))
         }
         Statistics::Int64(found) => (found.min_opt().copied().map(integer), found.max_opt().copied().map(integer)),
+        Statistics::Float(found) if *primitive == PrimitiveType::Double => {
+            let double = |value: &f32| Value::Double(f64::from(*value));
+            (found.min_opt().map(double), found.max_opt().map(double))
+        }
         Statistics::Float(found) => {
             (found.min_opt().map(|min| Value::Float(*min)), found.max_opt().map(|max| Value::Float(*max)))
         }
@@ -110,7 +121,7 @@ fn extremes(primitive: &PrimitiveType, statistics: &Statistics) -> (Option<Value
 }
 
 /// A big-endian number in two's complement, of at most 16 bytes.
-fn unscaled(bytes: &[u8]) -> i128 {
+pub(crate) fn unscaled(bytes: &[u8]) -> i128 {
     let sign = if bytes.first().is_some_and(|byte| byte & 0x80 != 0) { -1 } else { 0 };
     bytes.iter().fold(sign, |number: i128, byte| (number << 8) | i128::from(*byte))
 }

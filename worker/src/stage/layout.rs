@@ -17,35 +17,35 @@ use super::StageError;
 
 /// How files of one schema are laid out. Made once for each kind of file of an attempt.
 #[derive(Debug)]
-pub(super) struct Layout {
+pub(crate) struct Layout {
     /// The Iceberg schema of the file.
-    pub(super) schema: SchemaRef,
+    pub(crate) schema: SchemaRef,
     /// The same as Arrow has it.
-    pub(super) arrow: ArrowSchemaRef,
+    pub(crate) arrow: ArrowSchemaRef,
     /// The same as Parquet has it.
-    pub(super) parquet: SchemaDescriptor,
+    pub(crate) parquet: SchemaDescriptor,
     /// Leaf columns, in the order of the Parquet schema.
-    pub(super) leaves: Vec<Leaf>,
+    pub(crate) leaves: Vec<Leaf>,
 }
 
 /// A leaf column.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Leaf {
+pub(crate) struct Leaf {
     /// Field id.
-    pub(super) field_id: i32,
+    pub(crate) field_id: i32,
     /// Type.
-    pub(super) primitive: PrimitiveType,
+    pub(crate) primitive: PrimitiveType,
     /// Position of the top-level column, then of each field below it. Not of use inside lists and maps.
-    pub(super) path: Vec<usize>,
+    pub(crate) path: Vec<usize>,
     /// Whether the column lies inside a list or a map.
-    pub(super) repeated: bool,
+    pub(crate) repeated: bool,
     /// Which metrics of it go into the manifest.
-    pub(super) metrics: MetricsMode,
+    pub(crate) metrics: MetricsMode,
 }
 
 impl Layout {
     /// The layout for `schema` in files of `table`.
-    pub(super) fn new(table: &str, schema: SchemaRef, settings: &ParquetSettings) -> Result<Self, StageError> {
+    pub(crate) fn new(table: &str, schema: SchemaRef, settings: &ParquetSettings) -> Result<Self, StageError> {
         let arrow = schema_to_arrow_schema(&schema)
             .map_err(|source| StageError::Schema { table: table.to_owned(), source: Box::new(source) })?;
         let fields = schema.as_struct().fields();
@@ -69,7 +69,7 @@ impl Layout {
 }
 
 /// The schema of an equality delete file: the key columns of `schema`, in the order of the key.
-pub(super) fn key_schema(table: &str, schema: &Schema, key: &[i32]) -> Result<SchemaRef, StageError> {
+pub(crate) fn key_schema(table: &str, schema: &Schema, key: &[i32]) -> Result<SchemaRef, StageError> {
     let top_level = schema.as_struct();
     let fields = key.iter().map(|&field_id| {
         top_level
@@ -116,7 +116,7 @@ fn collect_leaves(
     }
 }
 
-fn parquet_field(field: &NestedField) -> Result<ParquetType, ParquetError> {
+pub(crate) fn parquet_field(field: &NestedField) -> Result<ParquetType, ParquetError> {
     let name = field.name.as_str();
     let repetition = if field.required { Repetition::REQUIRED } else { Repetition::OPTIONAL };
     let group = |fields: Vec<ParquetType>| {
@@ -153,7 +153,7 @@ fn parquet_field(field: &NestedField) -> Result<ParquetType, ParquetError> {
 }
 
 /// Iceberg's mapping of primitive types to Parquet (spec, appendix A).
-fn parquet_leaf(
+pub(crate) fn parquet_leaf(
     name: &str,
     primitive: &PrimitiveType,
     repetition: Repetition,

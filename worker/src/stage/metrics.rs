@@ -22,14 +22,15 @@ pub(super) struct Closed<'a> {
     pub(super) equality_ids: &'a [i32],
 }
 
+/// What a manifest says of the columns of a file, by field id.
 #[derive(Default)]
-struct Metrics {
-    column_sizes: HashMap<i32, u64>,
-    value_counts: HashMap<i32, u64>,
-    null_value_counts: HashMap<i32, u64>,
-    nan_value_counts: HashMap<i32, u64>,
-    lower_bounds: HashMap<i32, Datum>,
-    upper_bounds: HashMap<i32, Datum>,
+pub(crate) struct Metrics {
+    pub(crate) column_sizes: HashMap<i32, u64>,
+    pub(crate) value_counts: HashMap<i32, u64>,
+    pub(crate) null_value_counts: HashMap<i32, u64>,
+    pub(crate) nan_value_counts: HashMap<i32, u64>,
+    pub(crate) lower_bounds: HashMap<i32, Datum>,
+    pub(crate) upper_bounds: HashMap<i32, Datum>,
 }
 
 /// The manifest entry's data file of a closed file of `layout`.
@@ -39,15 +40,27 @@ pub(super) fn describe(layout: &Layout, closed: &Closed<'_>) -> iceberg::Result<
     for (index, leaf) in layout.leaves.iter().enumerate() {
         metrics.add(leaf, index, row_groups, closed.nans)?;
     }
-    let is_data = closed.equality_ids.is_empty();
+    data_file(metrics, closed.location, closed.size_bytes, closed.footer, closed.equality_ids)
+}
+
+/// The manifest entry's data file with these metrics. `equality_ids` is empty for a data file.
+pub(crate) fn data_file(
+    metrics: Metrics,
+    location: &str,
+    size_bytes: u64,
+    footer: &ParquetMetaData,
+    equality_ids: &[i32],
+) -> iceberg::Result<DataFile> {
+    let row_groups = footer.row_groups();
+    let is_data = equality_ids.is_empty();
     DataFileBuilder::default()
         .content(if is_data { DataContentType::Data } else { DataContentType::EqualityDeletes })
-        .file_path(closed.location.to_owned())
+        .file_path(location.to_owned())
         .file_format(DataFileFormat::Parquet)
         .partition(Struct::empty())
         .partition_spec_id(0)
         .record_count(row_groups.iter().map(rows).sum::<u64>())
-        .file_size_in_bytes(closed.size_bytes)
+        .file_size_in_bytes(size_bytes)
         .column_sizes(metrics.column_sizes)
         .value_counts(metrics.value_counts)
         .null_value_counts(metrics.null_value_counts)
@@ -55,7 +68,7 @@ pub(super) fn describe(layout: &Layout, closed: &Closed<'_>) -> iceberg::Result<
         .lower_bounds(metrics.lower_bounds)
         .upper_bounds(metrics.upper_bounds)
         .split_offsets(Some(row_groups.iter().filter_map(first_byte).collect()))
-        .equality_ids((!is_data).then(|| closed.equality_ids.to_vec()))
+        .equality_ids((!is_data).then(|| equality_ids.to_vec()))
         // Rows come as they come: the order of no rows is unsorted, which is 0.
         .sort_order_id(0)
         .build()

@@ -11,16 +11,16 @@
 //! `upload`.
 
 mod admit;
-mod bounds;
+pub(crate) mod bounds;
 mod changelog;
 mod error;
 mod file;
 mod fit;
 mod keys;
-mod layout;
-mod metrics;
+pub(crate) mod layout;
+pub(crate) mod metrics;
 mod nan;
-mod settings;
+pub(crate) mod settings;
 mod stager;
 pub(crate) mod upload;
 

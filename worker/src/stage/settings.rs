@@ -10,7 +10,7 @@ use super::StageError;
 use super::layout::Layout;
 
 /// The writer's name in file footers, in the form that readers parse.
-const CREATED_BY: &str = concat!("iceferry version ", env!("CARGO_PKG_VERSION"));
+pub(crate) const CREATED_BY: &str = concat!("iceferry version ", env!("CARGO_PKG_VERSION"));
 /// The level that Iceberg writers take for zstd when a table says none.
 const ZSTD_LEVEL: i32 = 3;
 /// Statistics in footers are cut to no less than this; what the encoder does by itself.

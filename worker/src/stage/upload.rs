@@ -105,6 +105,14 @@ impl Sink {
         self.written
     }
 
+    /// Hands over bytes that are there already, without a copy of them.
+    pub(crate) fn write_block(&mut self, block: Bytes) -> io::Result<()> {
+        self.hand_over()?;
+        self.written += block.len() as u64;
+        let sender = self.sender.as_ref().ok_or_else(gone)?;
+        sender.blocking_send(Message::Chunk(block)).map_err(|_| gone())
+    }
+
     /// Hands over what is left, and says that the file is whole.
     pub(crate) fn complete(&mut self) -> io::Result<()> {
         self.hand_over()?;
