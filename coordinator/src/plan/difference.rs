@@ -10,13 +10,15 @@ use iceberg::spec::{ManifestContentType, ManifestFile, TableMetadata, Transform}
 use iceferry_common::model::{Identity, ScanTask};
 use tokio::sync::mpsc;
 
-use super::entry::{DataEntry, Decoding, DeleteEntry, Scope};
+use super::carry::COPY_TASK_FACTOR;
+use super::entry::{DataEntry, Decoding, DeleteEntry};
 use super::error::{FileProblem, PlanError};
 use super::filter::FileFilter;
 use super::manifests::{self, Manifests, Named, Reader};
 use super::pack::Packer;
+use super::pass::{Passed, Passing};
 use super::planner::{Planner, Stop};
-use super::reach::{Deletes, State};
+use super::reach::{Deletes, State, may_reach};
 use super::{PlanRequest, PlanSummary, Together};
 
 /// Columns whose bounds are compared when there is no key.
@@ -67,7 +69,7 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
         request.partition_type.clone(),
         filter.clone(),
     ));
-    let deletes = read_deletes(&reader, &decoding, &data, delete_manifests, summary).await?;
+    let (deletes, passed) = read_deletes(request, &reader, &decoding, &data, delete_manifests, summary).await?;
     let group_columns = group_columns(request, &decoding);
     let mut columns = decoding.comparable(&deletes.equality_columns().into_iter().collect::<Vec<_>>());
     columns.extend(&group_columns);
@@ -96,6 +98,12 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
             request.options.open_file_cost_bytes,
             request.options.differences_per_task_max,
         ),
+        carry: Packer::new(
+            request.options.split_bytes.saturating_mul(COPY_TASK_FACTOR),
+            request.options.open_file_cost_bytes,
+            request.options.differences_per_task_max,
+        ),
+        ways: &request.ways,
         tasks,
         summary,
         next_task: 0,
@@ -103,6 +111,7 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
         together: &request.together,
         waiting: Vec::new(),
     };
+    planner.pass(passed).await?;
     let decode = Arc::new(move |file: &ManifestFile, manifest: &iceberg::spec::Manifest| {
         decoding.data(file, manifest, &columns)
     });
@@ -209,16 +218,25 @@ fn rows_stay_in_partition(identity: &Identity, table: &TableMetadata) -> bool {
     }
 }
 
-/// Reads the delete manifests of both states. A shared one is left out when it can be seen from the lists that it
-/// reaches no file that differs: no delete came or went, and all files that did are newer.
+/// Reads the delete manifests of both states, and lets deletes that came go straight through where that is right. A shared
+/// manifest is left out when it can be seen from the lists that it reaches no file that differs: no other delete came or
+/// went, and all files that did are newer.
 async fn read_deletes(
+    request: &PlanRequest,
     reader: &Reader,
     decoding: &Arc<Decoding>,
     data: &Manifests,
     manifests: Manifests,
     summary: &mut PlanSummary,
-) -> Result<Deletes, PlanError> {
-    let deletes_changed = !manifests.before_only.is_empty() || !manifests.after_only.is_empty();
+) -> Result<(Deletes, Vec<Passed>), PlanError> {
+    let mut deletes = Deletes::default();
+    for (manifests, state) in [(manifests.before_only, State::Before), (manifests.after_only, State::After)] {
+        add_deletes(&mut deletes, reader, decoding, manifests, &[state], summary).await?;
+    }
+    let before = data.before_only.iter().chain(&data.shared).map(|manifest| &manifest.file).collect();
+    let passing = Passing::of(request, before);
+    let passed = passing.map_or_else(Vec::new, |passing| deletes.pass(|delete| passing.constants(delete)));
+    let deletes_changed = deletes.changed().next().is_some();
     let moved = data.before_only.iter().chain(&data.after_only);
     let oldest_moved = moved.map(|manifest| manifest.file.min_sequence_number).min();
     let counts = |manifest: &Named| {
@@ -226,24 +244,28 @@ async fn read_deletes(
     };
     let (shared, skipped): (Vec<_>, Vec<_>) = manifests.shared.into_iter().partition(counts);
     summary.manifests_skipped += skipped.len() as u64;
-    let mut deletes = Deletes::default();
-    let sources = [
-        (manifests.before_only, &[State::Before][..]),
-        (manifests.after_only, &[State::After][..]),
-        (shared, &[State::Before, State::After][..]),
-    ];
-    for (manifests, states) in sources {
-        summary.manifests_opened += manifests.len() as u64;
-        let decoding = Arc::clone(decoding);
-        let decode = move |file: &ManifestFile, manifest: &iceberg::spec::Manifest| decoding.deletes(file, manifest);
-        let mut entries = pin!(reader.read(manifests, Arc::new(decode)));
-        while let Some(entries) = entries.try_next().await? {
-            for entry in entries {
-                deletes.add(entry, states);
-            }
+    add_deletes(&mut deletes, reader, decoding, shared, &[State::Before, State::After], summary).await?;
+    Ok((deletes, passed))
+}
+
+async fn add_deletes(
+    deletes: &mut Deletes,
+    reader: &Reader,
+    decoding: &Arc<Decoding>,
+    manifests: Vec<Named>,
+    states: &[State],
+    summary: &mut PlanSummary,
+) -> Result<(), PlanError> {
+    summary.manifests_opened += manifests.len() as u64;
+    let decoding = Arc::clone(decoding);
+    let decode = move |file: &ManifestFile, manifest: &iceberg::spec::Manifest| decoding.deletes(file, manifest);
+    let mut entries = pin!(reader.read(manifests, Arc::new(decode)));
+    while let Some(entries) = entries.try_next().await? {
+        for entry in entries {
+            deletes.add(entry, states);
         }
     }
-    Ok(deletes)
+    Ok(())
 }
 
 /// Of the data manifests that both states share, those that may hold a file that a changed delete reaches.
@@ -253,18 +275,6 @@ fn reached_by_changes(shared: Vec<Named>, deletes: &Deletes, summary: &mut PlanS
     let (reached, skipped): (Vec<_>, Vec<_>) = shared.into_iter().partition(is_reached);
     summary.manifests_skipped += skipped.len() as u64;
     reached
-}
-
-fn may_reach(delete: &DeleteEntry, manifest: &ManifestFile) -> bool {
-    let is_global = matches!(delete.scope, Scope::Equality { is_global: true, .. });
-    let is_newer = match delete.scope {
-        Scope::Equality { .. } => delete.sequence > manifest.min_sequence_number,
-        Scope::Position { .. } | Scope::Vector { .. } => delete.sequence >= manifest.min_sequence_number,
-    };
-    is_newer
-        && (is_global
-            || delete.partition.spec_id == manifest.partition_spec_id
-                && delete.partition.may_be_in(manifest.partitions.as_deref()))
 }
 
 /// Paths that are live in one state, by a fingerprint of 16 bytes each: far too long for two paths to share one by

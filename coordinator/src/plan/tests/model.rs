@@ -12,7 +12,7 @@ use iceberg::spec::{
 use iceferry_common::model::{DeleteKind, FileDifference, ScanTask, Side, SnapshotId};
 use iceferry_common::storage::{Storage, StorageProperties};
 
-use crate::plan::{ManifestLists, PlanError, PlanOptions, PlanRequest, PlanSummary, Together, plan};
+use crate::plan::{ManifestLists, PlanError, PlanOptions, PlanRequest, PlanSummary, Together, Ways, plan};
 
 /// Bytes of a row group; every row is a row group of its own.
 const ROW_BYTES: u64 = 10;
@@ -494,6 +494,7 @@ impl Table {
             key: vec![1],
             filter: None,
             together: Together::CarryOver,
+            ways: Ways::rows(),
             partition_type: None,
             manifest_lists: ManifestLists::default(),
             options: PlanOptions {
