@@ -1,8 +1,8 @@
 //! Results on standard output.
 
 use iceferry_coordinator::job::{self, EpochOutline, EpochReport, Outline, RunReport};
-use iceferry_coordinator::verify::{Outcome, RowReport, SideReport, ValueReport, VerifyReport};
 use iceferry_coordinator::plan::PlanSummary;
+use iceferry_coordinator::verify::{Outcome, RowReport, SideReport, ValueReport, VerifyReport};
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
 
@@ -58,15 +58,12 @@ pub(crate) fn epoch(epoch: &EpochReport) -> String {
         counted(epoch.files as u64, "file"),
         HumanBytes(rows.bytes_written),
     );
-    let ways: Vec<String> = [
-        (rows.files_copied, "copied"),
-        (rows.files_spliced, "spliced"),
-        (rows.files_decoded, "decoded"),
-    ]
-    .into_iter()
-    .filter(|(files, _)| *files > 0)
-    .map(|(files, way)| format!("{} {way}", HumanCount(files)))
-    .collect();
+    let ways: Vec<String> =
+        [(rows.files_copied, "copied"), (rows.files_spliced, "spliced"), (rows.files_decoded, "decoded")]
+            .into_iter()
+            .filter(|(files, _)| *files > 0)
+            .map(|(files, way)| format!("{} {way}", HumanCount(files)))
+            .collect();
     if !ways.is_empty() {
         text += &format!("; source files: {}", ways.join(", "));
     }
@@ -128,7 +125,10 @@ fn epoch_outline(number: usize, epoch: &EpochOutline) -> String {
 fn ways(plan: &PlanSummary) -> String {
     let mut text = String::new();
     if plan.files_as_bytes > 0 {
-        text += &format!("                {} as bytes, where their footers allow it\n", counted(plan.files_as_bytes, "file"));
+        text += &format!(
+            "                {} as bytes, where their footers allow it\n",
+            counted(plan.files_as_bytes, "file")
+        );
     }
     for (reason, files) in &plan.files_decoded {
         text += &format!("                {} decoded: {reason}\n", counted(*files, "file"));

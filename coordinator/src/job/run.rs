@@ -276,12 +276,7 @@ impl Carrier<'_> {
     }
 
     /// Plans and distributes at the same time: tasks go out while planning still runs.
-    async fn distribute(
-        &self,
-        id: EpochId,
-        epoch: &Epoch,
-        observer: &dyn Observer,
-    ) -> Result<Staged, JobError> {
+    async fn distribute(&self, id: EpochId, epoch: &Epoch, observer: &dyn Observer) -> Result<Staged, JobError> {
         let (planned, checked) = mpsc::channel(TASKS_BETWEEN);
         let (accepted, taken) = mpsc::channel(TASKS_BETWEEN);
         let planning = async {

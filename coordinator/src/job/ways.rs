@@ -22,7 +22,11 @@ impl Prepared {
                 needs_rows.then_some(DecodeReason::MetadataColumns)
             }
         };
-        Ways { decode, takes_deletes: is_mirror, passes_deletes: is_mirror && is_followed && !self.write_key.is_empty() }
+        Ways {
+            decode,
+            takes_deletes: is_mirror,
+            passes_deletes: is_mirror && is_followed && !self.write_key.is_empty(),
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use iceferry_common::model::{
-    Constant, DataFile, DeleteFile, DeleteKind, ExchangeWork, FileDifference, FileFormat, Identity, PassDeletesWork, Resolution,
-    ScanTask, Side, TaskId, Work,
+    Constant, DataFile, DeleteFile, DeleteKind, ExchangeWork, FileDifference, FileFormat, Identity, PassDeletesWork,
+    Resolution, ScanTask, Side, TaskId, Work,
 };
 use tokio::sync::mpsc;
 

@@ -75,9 +75,9 @@ impl Deletes {
     /// states from here on. Not those that the state before has under other attributes.
     pub(super) fn pass(&mut self, constants: impl Fn(&DeleteEntry) -> Option<Vec<Constant>>) -> Vec<Passed> {
         let known = (0..).zip(&self.known);
-        let passed = known.filter(|(_, known)| known.in_after && !self.is_before(known)).filter_map(|(id, known)| {
-            constants(&known.entry).map(|constants| Passed { id, constants })
-        });
+        let passed = known
+            .filter(|(_, known)| known.in_after && !self.is_before(known))
+            .filter_map(|(id, known)| constants(&known.entry).map(|constants| Passed { id, constants }));
         let passed: Vec<Passed> = passed.collect();
         passed.iter().for_each(|passed| self.known[passed.id as usize].in_before = true);
         passed

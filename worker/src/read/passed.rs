@@ -62,7 +62,8 @@ impl KeyReader {
     ) -> Result<Self, ReadError> {
         let source = &context.source;
         let contradiction = |what: String| ReadError::Task { task: task.id.0, what };
-        let (read, written) = (source.read_schema.as_struct().fields(), context.target.write_schema.as_struct().fields());
+        let (read, written) =
+            (source.read_schema.as_struct().fields(), context.target.write_schema.as_struct().fields());
         if read.len() != written.len() || context.target.key.is_empty() || work.constants.len() != task.deletes.len() {
             let what = "equality deletes go straight through only to a mirror with a key, each with its constants";
             return Err(contradiction(what.to_owned()));

@@ -4,5 +4,6 @@ mod consecutive;
 mod filter;
 mod history;
 mod model;
+mod pass;
 mod ranges;
 mod rules;
