@@ -34,7 +34,8 @@ impl Weighed for Carried {
 
 impl Carried {
     pub(super) fn new(entry: &DataEntry, difference: FileDifference) -> Self {
-        Self { difference, metrics: Vec::new(), partition: Arc::clone(&entry.partition) }
+        let metrics = entry.metrics.as_deref().unwrap_or_default().to_vec();
+        Self { difference, metrics, partition: Arc::clone(&entry.partition) }
     }
 }
 

@@ -11,7 +11,7 @@ use iceferry_common::model::{Identity, ScanTask};
 use tokio::sync::mpsc;
 
 use super::carry::COPY_TASK_FACTOR;
-use super::entry::{DataEntry, Decoding, DeleteEntry};
+use super::entry::{DataEntry, Decoding, DeleteEntry, Wanted};
 use super::error::{FileProblem, PlanError};
 use super::filter::FileFilter;
 use super::manifests::{self, Manifests, Named, Reader};
@@ -112,14 +112,12 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
         waiting: Vec::new(),
     };
     planner.pass(passed).await?;
-    let decode = Arc::new(move |file: &ManifestFile, manifest: &iceberg::spec::Manifest| {
-        decoding.data(file, manifest, &columns)
-    });
+    let wanted = Arc::new(Wanted { bounds_of: columns, with_metrics: false });
 
     let mut only_before = HashMap::new();
     let mut live_before = Paths::default();
     planner.summary.manifests_opened += before_only.len() as u64;
-    let mut entries = pin!(reader.read(before_only, Arc::clone(&decode)));
+    let mut entries = pin!(reader.data(before_only, &decoding, &wanted));
     while let Some(entries) = entries.try_next().await? {
         for entry in entries {
             live_before.add(&entry.path).map_err(of_table)?;
@@ -134,10 +132,13 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
     // they wait for files that got other deletes as well.
     let is_changelog = matches!(request.together, Together::Changes(_));
     let may_meet = !only_before.is_empty() || (is_changelog && deletes.changed().next().is_some());
+    // Files that wait are all held at once: without their metrics, which can be had from their footers.
+    let with_metrics = request.ways.decode.is_none() && !may_meet;
+    let wanted_of_added = Arc::new(Wanted { with_metrics, ..wanted.as_ref().clone() });
     let mut added = Vec::new();
     let mut live_after = Paths::default();
     planner.summary.manifests_opened += after_only.len() as u64;
-    let mut entries = pin!(reader.read(after_only, Arc::clone(&decode)));
+    let mut entries = pin!(reader.data(after_only, &decoding, &wanted_of_added));
     while let Some(entries) = entries.try_next().await? {
         for entry in entries {
             live_after.add(&entry.path).map_err(of_table)?;
@@ -153,7 +154,7 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
     }
 
     planner.summary.manifests_opened += shared.len() as u64;
-    let mut entries = pin!(reader.read(shared, decode));
+    let mut entries = pin!(reader.data(shared, &decoding, &wanted));
     while let Some(entries) = entries.try_next().await? {
         for entry in entries {
             live_before.add(&entry.path).map_err(of_table)?;
@@ -257,9 +258,7 @@ async fn add_deletes(
     summary: &mut PlanSummary,
 ) -> Result<(), PlanError> {
     summary.manifests_opened += manifests.len() as u64;
-    let decoding = Arc::clone(decoding);
-    let decode = move |file: &ManifestFile, manifest: &iceberg::spec::Manifest| decoding.deletes(file, manifest);
-    let mut entries = pin!(reader.read(manifests, Arc::new(decode)));
+    let mut entries = pin!(reader.deletes(manifests, decoding));
     while let Some(entries) = entries.try_next().await? {
         for entry in entries {
             deletes.add(entry, states);

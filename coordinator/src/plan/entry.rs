@@ -1,13 +1,13 @@
 //! Manifest entries, cut down to what planning needs. What they inherit from their manifest is filled in here.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use iceberg::spec::{
-    DataContentType, DataFileFormat, Manifest, ManifestEntry, ManifestFile, ManifestStatus, PartitionSpec, Schema,
-    StructType, TableMetadata,
+    DataContentType, DataFile, DataFileFormat, Datum, Manifest, ManifestEntry, ManifestFile, ManifestStatus,
+    PartitionSpec, Schema, StructType, TableMetadata,
 };
-use iceferry_common::model::{Constant, FileFormat};
+use iceferry_common::model::{ColumnMetrics, Constant, FileFormat};
 
 use super::bounds::{self, ColumnBounds, PathRange};
 use super::error::FileProblem;
@@ -36,8 +36,21 @@ pub(super) struct DataEntry {
     pub(super) partition_values: Result<Vec<Constant>, String>,
     /// The id of its first row, where it has a part in the table's row lineage.
     pub(super) first_row_id: Option<i64>,
+    /// The sort order of its rows, if the manifest says so.
+    pub(super) sort_order_id: Option<i32>,
+    /// What the manifest says of its columns, by ascending field id; `None` unless it was asked for.
+    pub(super) metrics: Option<Box<[ColumnMetrics]>>,
     /// False only when the filter certainly keeps none of its rows.
     pub(super) may_match: bool,
+}
+
+/// What is decoded of data files beside what always is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Wanted {
+    /// Columns whose bounds are kept.
+    pub(super) bounds_of: Vec<i32>,
+    /// Whether everything that a manifest says of columns is kept.
+    pub(super) with_metrics: bool,
 }
 
 /// A live delete file, or one vector.
@@ -112,12 +125,12 @@ impl Decoding {
         columns.iter().copied().filter(|column| self.top_level.contains(column)).collect()
     }
 
-    /// The live data files of a manifest, with bounds of `columns`.
+    /// The live data files of a manifest.
     pub(super) fn data(
         &self,
         of: &ManifestFile,
         manifest: &Manifest,
-        columns: &[i32],
+        wanted: &Wanted,
     ) -> Result<Vec<DataEntry>, FileProblem> {
         let spec = manifest.metadata().partition_spec();
         let mut partitions = Partitions::new(self.promotions.of_spec(of.partition_spec_id));
@@ -125,7 +138,7 @@ impl Decoding {
         let filter = self.filter.of_spec(spec);
         let entry = |entry: &ManifestEntry| {
             let may_match = filter.may_match(entry.data_file());
-            let entry = self.data_entry(of, spec, entry, columns, &mut partitions, &mut row_ids)?;
+            let entry = self.data_entry(of, spec, entry, wanted, &mut partitions, &mut row_ids)?;
             Ok(DataEntry { may_match, ..entry })
         };
         live(manifest).map(entry).collect()
@@ -136,7 +149,7 @@ impl Decoding {
         of: &ManifestFile,
         spec: &PartitionSpec,
         entry: &ManifestEntry,
-        columns: &[i32],
+        wanted: &Wanted,
         partitions: &mut Partitions<'_>,
         row_ids: &mut RowIds,
     ) -> Result<DataEntry, FileProblem> {
@@ -154,13 +167,18 @@ impl Decoding {
             size_bytes: file.file_size_in_bytes(),
             record_count: file.record_count(),
             split_offsets: file.split_offsets().unwrap_or_default().into(),
-            bounds: bounds::of_file(file, columns),
+            bounds: bounds::of_file(file, &wanted.bounds_of),
             constants: partition::constants(spec, file.partition(), &self.columns),
             partition_values: match &self.partition_type {
                 Some(partition_type) => partition::values(spec, file.partition(), partition_type),
                 None => Ok(Vec::new()),
             },
             first_row_id: row_ids.first_of(file.first_row_id(), file.record_count()),
+            sort_order_id: file.sort_order_id(),
+            metrics: match wanted.with_metrics {
+                true => Some(metrics(&of.manifest_path, file)?),
+                false => None,
+            },
             may_match: true,
         })
     }
@@ -296,6 +314,33 @@ fn sequence(of: &ManifestFile, entry: &ManifestEntry) -> Result<i64, FileProblem
             Err(FileProblem::corrupt(entry.file_path(), problem))
         }
     }
+}
+
+/// All that a manifest says of the columns of a file.
+fn metrics(manifest: &str, file: &DataFile) -> Result<Box<[ColumnMetrics]>, FileProblem> {
+    let mut columns: BTreeMap<i32, ColumnMetrics> = BTreeMap::new();
+    let mut column = |field_id: i32, set: &mut dyn FnMut(&mut ColumnMetrics)| {
+        set(columns.entry(field_id).or_insert_with(|| ColumnMetrics { field_id, ..ColumnMetrics::default() }));
+    };
+    file.value_counts().iter().for_each(|(id, count)| column(*id, &mut |of| of.value_count = Some(*count)));
+    file.null_value_counts().iter().for_each(|(id, count)| column(*id, &mut |of| of.null_count = Some(*count)));
+    file.nan_value_counts().iter().for_each(|(id, count)| column(*id, &mut |of| of.nan_count = Some(*count)));
+    let bytes = |datum: &Datum| match datum.to_bytes() {
+        Ok(bytes) => Ok(bytes.into_vec()),
+        Err(error) => {
+            let problem = format!("manifest {manifest} has a bound that is no value: {error}");
+            Err(FileProblem::corrupt(file.file_path(), problem))
+        }
+    };
+    for (id, bound) in file.lower_bounds() {
+        let bytes = bytes(bound)?;
+        column(*id, &mut |of| of.lower_bound = Some(bytes.clone()));
+    }
+    for (id, bound) in file.upper_bounds() {
+        let bytes = bytes(bound)?;
+        column(*id, &mut |of| of.upper_bound = Some(bytes.clone()));
+    }
+    Ok(columns.into_values().collect())
 }
 
 fn format(format: DataFileFormat) -> FileFormat {

@@ -9,6 +9,7 @@ use iceberg::spec::{FormatVersion, Manifest, ManifestFile, ManifestList, TableMe
 use iceferry_common::model::SnapshotId;
 use iceferry_common::storage::Storage;
 
+use super::entry::{DataEntry, Decoding, DeleteEntry, Wanted};
 use super::error::{FileProblem, PlanError};
 use super::lists::ManifestLists;
 use super::partition_names;
@@ -112,8 +113,32 @@ impl Reader {
         Ok(named)
     }
 
+    /// The live data files of manifests, in their order.
+    pub(super) fn data(
+        &self,
+        manifests: Vec<Named>,
+        decoding: &Arc<Decoding>,
+        wanted: &Arc<Wanted>,
+    ) -> impl Stream<Item = Result<Vec<DataEntry>, PlanError>> + Send + use<'_> {
+        let (decoding, wanted) = (Arc::clone(decoding), Arc::clone(wanted));
+        self.read(
+            manifests,
+            Arc::new(move |of: &ManifestFile, manifest: &Manifest| decoding.data(of, manifest, &wanted)),
+        )
+    }
+
+    /// The live delete files of manifests, in their order.
+    pub(super) fn deletes(
+        &self,
+        manifests: Vec<Named>,
+        decoding: &Arc<Decoding>,
+    ) -> impl Stream<Item = Result<Vec<DeleteEntry>, PlanError>> + Send + use<'_> {
+        let decoding = Arc::clone(decoding);
+        self.read(manifests, Arc::new(move |of: &ManifestFile, manifest: &Manifest| decoding.deletes(of, manifest)))
+    }
+
     /// What `decode` makes of each manifest, in their order.
-    pub(super) fn read<T, F>(
+    fn read<T, F>(
         &self,
         manifests: Vec<Named>,
         decode: Arc<F>,

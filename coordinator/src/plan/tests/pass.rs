@@ -210,5 +210,13 @@ async fn files_that_go_as_bytes_are_whole_in_larger_tasks_that_share_the_slots()
     assert!(tasks.iter().flat_map(|task| &task.differences).all(|difference| difference.split.is_none()));
     let sizes: Vec<usize> = tasks.iter().map(|task| task.differences.len()).collect();
     assert_eq!(sizes, [3; 4]);
-    assert!(tasks.iter().all(|task| matches!(task.work, Work::Copy(_))));
+    for task in &tasks {
+        let Work::Copy(work) = &task.work else { panic!("{task:#?}") };
+        let columns = work.metrics.iter().map(|metrics| metrics.iter().map(|of| of.field_id).collect::<Vec<_>>());
+        assert!(columns.eq([[1, 2, 3], [1, 2, 3], [1, 2, 3]]), "with what the manifest says: {work:?}");
+        for (metrics, difference) in work.metrics.iter().zip(&task.differences) {
+            let file = files.iter().find(|file| file.path == difference.file.location).unwrap();
+            assert_eq!(metrics[0].lower_bound.as_deref(), file.rows[0].id.map(i32::to_le_bytes).as_ref().map(|id| &id[..]));
+        }
+    }
 }
