@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures::TryStreamExt;
-use iceberg::spec::{ManifestContentType, ManifestFile, TableMetadata, Transform};
+use iceberg::spec::{ManifestContentType, TableMetadata, Transform};
 use iceferry_common::model::{Identity, ScanTask};
 use tokio::sync::mpsc;
 

@@ -37,6 +37,7 @@ pub(super) struct DataEntry {
     /// The id of its first row, where it has a part in the table's row lineage.
     pub(super) first_row_id: Option<i64>,
     /// The sort order of its rows, if the manifest says so.
+    #[allow(dead_code, reason = "files that are carried as bytes have no sort order until a target has one")]
     pub(super) sort_order_id: Option<i32>,
     /// What the manifest says of its columns, by ascending field id; `None` unless it was asked for.
     pub(super) metrics: Option<Box<[ColumnMetrics]>>,

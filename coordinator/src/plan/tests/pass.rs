@@ -216,7 +216,10 @@ async fn files_that_go_as_bytes_are_whole_in_larger_tasks_that_share_the_slots()
         assert!(columns.eq([[1, 2, 3], [1, 2, 3], [1, 2, 3]]), "with what the manifest says: {work:?}");
         for (metrics, difference) in work.metrics.iter().zip(&task.differences) {
             let file = files.iter().find(|file| file.path == difference.file.location).unwrap();
-            assert_eq!(metrics[0].lower_bound.as_deref(), file.rows[0].id.map(i32::to_le_bytes).as_ref().map(|id| &id[..]));
+            assert_eq!(
+                metrics[0].lower_bound.as_deref(),
+                file.rows[0].id.map(i32::to_le_bytes).as_ref().map(|id| &id[..])
+            );
         }
     }
 }
