@@ -2,7 +2,10 @@
 
 use apache_avro::Codec;
 use apache_avro::types::Value;
-use arrow::array::Int64Array;
+use arrow::array::{
+    BooleanArray, Date32Array, Decimal128Array, FixedSizeBinaryArray, Int64Array, LargeBinaryArray,
+    TimestampMicrosecondArray,
+};
 use iceferry_common::fault::{Class, Classified};
 use iceferry_common::model::{Constant, PassDeletesWork};
 
@@ -139,4 +142,37 @@ fn what_is_not_the_key_is_refused_by_name() {
     gone.location.push_str(".gone");
     let error = read(&lab, &context_of_two(), &passing(vec![gone], vec![vec![]])).unwrap_err();
     assert_eq!(error.class(), Class::NotFound, "{error}");
+}
+
+#[test]
+fn partitions_of_every_type_of_key_tell_their_keys_from_others() {
+    let lab = Lab::new();
+    let fixed =
+        |values: &[[u8; 16]]| -> ArrayRef { Arc::new(FixedSizeBinaryArray::try_from_iter(values.iter()).unwrap()) };
+    let moments = || TimestampMicrosecondArray::from(vec![7, -7]);
+    let decimals = Decimal128Array::from(vec![-250, 250]).with_precision_and_scale(9, 2).unwrap();
+    let of: Vec<(PrimitiveType, ArrayRef, Vec<u8>)> = vec![
+        (PrimitiveType::Boolean, Arc::new(BooleanArray::from(vec![true, false])), vec![1]),
+        (PrimitiveType::Int, ints([7, 8]), 7i32.to_le_bytes().into()),
+        (PrimitiveType::Date, Arc::new(Date32Array::from(vec![-7, 7])), (-7i32).to_le_bytes().into()),
+        (PrimitiveType::Timestamp, Arc::new(moments()), 7i64.to_le_bytes().into()),
+        (PrimitiveType::Timestamptz, Arc::new(moments().with_timezone("+00:00")), 7i64.to_le_bytes().into()),
+        (PrimitiveType::Decimal { precision: 9, scale: 2 }, Arc::new(decimals), (-250i128).to_be_bytes().into()),
+        (PrimitiveType::String, texts(["ä", "a"]), "ä".as_bytes().into()),
+        (PrimitiveType::Binary, Arc::new(LargeBinaryArray::from(vec![&b"x"[..], b"y"])), b"x".into()),
+        (PrimitiveType::Fixed(16), fixed(&[[1; 16], [2; 16]]), [1; 16].into()),
+        (PrimitiveType::Uuid, fixed(&[[1; 16], [2; 16]]), [1; 16].into()),
+    ];
+    for (of, column, value) in of {
+        let first = lines(&batch(&[(1, "k", column.slice(0, 1))]));
+        let context = keyed(schema([required(1, "k", of.clone())]), &[1]);
+        let delete = lab.equality("d.parquet", &[(1, "k", column)]);
+        let constants = vec![vec![Constant { field_id: 1, value: Some(value) }]];
+        let Work::PassDeletes(work) = passing(vec![delete.clone()], constants.clone()).work else { panic!("no keys") };
+        let (storage, runtime) = (Storage::new(StorageProperties::default()), lab.runtime.handle().clone());
+        let task = passing(vec![delete], constants);
+        let reader = KeyReader::open(&context, &task, &work, storage, runtime, ReadOptions::default()).unwrap();
+        let rows: Vec<String> = reader.flat_map(|batch| lines(&batch.unwrap().rows)).collect();
+        assert_eq!(rows, first, "{of}");
+    }
 }
