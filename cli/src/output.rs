@@ -1,6 +1,7 @@
 //! Results on standard output.
 
 use iceferry_coordinator::job::{self, EpochOutline, EpochReport, Outline, RunReport};
+use iceferry_coordinator::plan::PlanSummary;
 use iceferry_coordinator::verify::{Outcome, RowReport, SideReport, ValueReport, VerifyReport};
 use indicatif::{HumanBytes, HumanCount};
 use serde::Serialize;
@@ -49,14 +50,31 @@ pub(crate) fn epoch(epoch: &EpochReport) -> String {
     if epoch.files == 0 {
         return format!("source snapshot {}: no rows to carry, checkpoint moved", epoch.source_snapshot_id);
     }
-    format!(
+    let mut text = format!(
         "source snapshot {}: {} inserted, {} deleted, {} ({})",
         epoch.source_snapshot_id,
         counted(rows.inserted, "row"),
         HumanCount(rows.deleted),
         counted(epoch.files as u64, "file"),
         HumanBytes(rows.bytes_written),
-    )
+    );
+    let ways: Vec<String> =
+        [(rows.files_copied, "copied"), (rows.files_spliced, "spliced"), (rows.files_decoded, "decoded")]
+            .into_iter()
+            .filter(|(files, _)| *files > 0)
+            .map(|(files, way)| format!("{} {way}", HumanCount(files)))
+            .collect();
+    if !ways.is_empty() {
+        text += &format!("; source files: {}", ways.join(", "));
+    }
+    if epoch.delete_files_passed > 0 {
+        text += &format!(
+            "; {} of {} went straight through",
+            counted(epoch.deletes_passed, "delete"),
+            counted(epoch.delete_files_passed, "file")
+        );
+    }
+    text
 }
 
 /// What a run would do.
@@ -85,7 +103,7 @@ fn epoch_outline(number: usize, epoch: &EpochOutline) -> String {
     let plan = &epoch.plan;
     format!(
         "{head}                {} added, {} removed, {} with other deletes; {}\n                \
-         {} in {}, at most {} to look at\n                {} opened, {} skipped, {} read{}\n",
+         {} in {}, at most {} to look at\n{}                {} opened, {} skipped, {} read{}\n",
         counted(plan.files_added, "file"),
         HumanCount(plan.files_removed),
         HumanCount(plan.files_changed),
@@ -93,6 +111,7 @@ fn epoch_outline(number: usize, epoch: &EpochOutline) -> String {
         HumanBytes(plan.data_bytes),
         counted(plan.tasks, "task"),
         counted(plan.records_added + plan.records_removed + plan.records_changed, "row"),
+        ways(plan),
         counted(plan.manifests_opened, "manifest"),
         HumanCount(plan.manifests_skipped),
         HumanBytes(plan.metadata_bytes_read),
@@ -101,6 +120,28 @@ fn epoch_outline(number: usize, epoch: &EpochOutline) -> String {
             files => format!("; {} left out by the filter", counted(files, "file")),
         },
     )
+}
+
+/// Which way the files of an epoch would take, one line for each way and reason.
+fn ways(plan: &PlanSummary) -> String {
+    let mut text = String::new();
+    if plan.files_as_bytes > 0 {
+        text += &format!(
+            "                {} as bytes, where their footers allow it\n",
+            counted(plan.files_as_bytes, "file")
+        );
+    }
+    for (reason, files) in &plan.files_decoded {
+        text += &format!("                {} decoded: {reason}\n", counted(*files, "file"));
+    }
+    if plan.delete_files_passed > 0 {
+        text += &format!(
+            "                {} straight through, with {}\n",
+            counted(plan.delete_files_passed, "delete file"),
+            counted(plan.delete_records_passed, "key")
+        );
+    }
+    text
 }
 
 /// What a comparison found.

@@ -161,8 +161,12 @@ fn redraw(bar: &ProgressBar, now: &Counters, planned: &PlanSummary) {
         Some(left) => format!("{} left", HumanDuration(left)),
         None => "time left unknown".to_owned(),
     };
+    let carried = match now.rows.files_copied + now.rows.files_spliced {
+        0 => String::new(),
+        carried => format!(" ({} as bytes)", HumanCount(carried)),
+    };
     bar.set_message(format!(
-        "{} files{more}, {} rows, {} read, {} written, {left}",
+        "{} files{more}{carried}, {} rows, {} read, {} written, {left}",
         HumanCount(files),
         HumanCount(now.rows.read),
         HumanBytes(now.rows.bytes_read),

@@ -54,6 +54,12 @@ pub struct ReportEpoch {
     pub files: u64,
     /// Rows that it moved.
     pub rows: ReportRows,
+    /// Equality delete files whose keys went straight through.
+    #[serde(default)]
+    pub delete_files_passed: u64,
+    /// Keys in these.
+    #[serde(default)]
+    pub deletes_passed: u64,
 }
 
 /// Row counters of an epoch.
@@ -63,6 +69,9 @@ pub struct ReportRows {
     pub inserted: u64,
     /// Rows that went.
     pub deleted: u64,
+    /// Bytes of the source's files that it read.
+    #[serde(default)]
+    pub bytes_read: u64,
 }
 
 /// The target of a report.

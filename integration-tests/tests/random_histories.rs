@@ -83,6 +83,9 @@ fn one(reader: &mut Reader, seed: u64) {
         if let Some((sql, _)) = condition {
             job = job.source("filter", sql.into());
         }
+        if seed % 8 < 3 {
+            job = job.target("copy", "decode".into());
+        }
         match choice {
             Choice::All => job,
             Choice::Keep(names) => job.source("keep", json!(names)),

@@ -44,6 +44,7 @@ pub(super) async fn rows(table: &LoadedTable) -> Result<Rows, Failure> {
         key: Vec::new(),
         filter: None,
         together: plan::Together::CarryOver,
+        ways: plan::Ways::rows(),
         partition_type: None,
         manifest_lists: plan::ManifestLists::default(),
         options: plan::PlanOptions::of_table(&table.metadata),

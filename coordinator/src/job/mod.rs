@@ -15,6 +15,7 @@ mod reading;
 mod report;
 mod run;
 mod schema;
+mod ways;
 
 pub use changelog::ChangelogShape;
 pub use error::JobError;

@@ -48,8 +48,12 @@ pub struct EpochReport {
     pub tasks: usize,
     /// Staged files.
     pub files: usize,
-    /// Rows read and written.
+    /// Rows read and written, and the files that were carried each way.
     pub rows: RowCounts,
+    /// Equality delete files of the source whose keys went straight through.
+    pub delete_files_passed: u64,
+    /// Keys in these.
+    pub deletes_passed: u64,
 }
 
 /// The target after a run.

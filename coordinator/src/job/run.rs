@@ -150,6 +150,15 @@ fn target_report(table: &LoadedTable) -> TargetReport {
     TargetReport { table: table.ident.to_string(), metadata_location: table.metadata_location.clone() }
 }
 
+/// What the tasks of an epoch came to.
+#[derive(Default)]
+struct Staged {
+    tasks: usize,
+    files: Vec<StagedFile>,
+    rows: RowCounts,
+    summary: PlanSummary,
+}
+
 /// One run at its work: the target's table moves with each committed epoch.
 struct Carrier<'a> {
     prepared: Prepared,
@@ -243,8 +252,8 @@ impl Carrier<'_> {
         observer: &dyn Observer,
         stop: &CancellationToken,
     ) -> Result<Option<EpochReport>, JobError> {
-        let (tasks, files, rows) = if epoch.rewrites_only {
-            (0, Vec::new(), RowCounts::default())
+        let Staged { tasks, files, rows, summary } = if epoch.rewrites_only {
+            Staged::default()
         } else {
             tokio::select! {
                 staged = self.distribute(id, epoch, observer) => staged?,
@@ -261,16 +270,13 @@ impl Carrier<'_> {
             tasks,
             files: count,
             rows,
+            delete_files_passed: summary.delete_files_passed,
+            deletes_passed: summary.delete_records_passed,
         }))
     }
 
     /// Plans and distributes at the same time: tasks go out while planning still runs.
-    async fn distribute(
-        &self,
-        id: EpochId,
-        epoch: &Epoch,
-        observer: &dyn Observer,
-    ) -> Result<(usize, Vec<StagedFile>, RowCounts), JobError> {
+    async fn distribute(&self, id: EpochId, epoch: &Epoch, observer: &dyn Observer) -> Result<Staged, JobError> {
         let (planned, checked) = mpsc::channel(TASKS_BETWEEN);
         let (accepted, taken) = mpsc::channel(TASKS_BETWEEN);
         let planning = async {
@@ -285,15 +291,11 @@ impl Carrier<'_> {
         let mut distributing = pin!(self.dispatcher.run_epoch(Arc::new(self.context(id, epoch)?), taken));
         // A plan that fails drops the other future, which takes the leases back; a task that fails ends planning. Neither
         // alone is a success: outputs count only when the plan they belong to is whole.
-        let output = tokio::select! {
-            summary = &mut planning => {
-                summary?;
-                distributing.await.map_err(DistributeError::from)?
-            }
+        let (summary, output) = tokio::select! {
+            summary = &mut planning => (summary?, distributing.await.map_err(DistributeError::from)?),
             output = &mut distributing => {
                 let output = output.map_err(DistributeError::from)?;
-                planning.await?;
-                output
+                (planning.await?, output)
             }
         };
         for location in &output.left_behind {
@@ -303,7 +305,7 @@ impl Carrier<'_> {
         }
         let tasks = output.outputs.len();
         let files = output.outputs.into_iter().flat_map(|output| output.files).collect();
-        Ok((tasks, files, output.rows))
+        Ok(Staged { tasks, files, rows: output.rows, summary })
     }
 
     /// Passes tasks on, unless one needs what the target cannot do.
@@ -484,6 +486,7 @@ impl Prepared {
             key: self.read_key.clone(),
             filter: self.filter.as_ref().map(|filter| filter.bound().clone()),
             together: self.together(),
+            ways: self.ways(),
             partition_type: self.changelog.as_ref().map(|shape| shape.partition_type.clone()),
             manifest_lists: self.manifest_lists.clone(),
             options: plan::PlanOptions::of_table(&self.source.metadata),

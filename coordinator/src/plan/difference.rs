@@ -7,17 +7,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::TryStreamExt;
-use iceberg::spec::{ManifestContentType, ManifestFile, TableMetadata, Transform};
-use iceferry_common::model::{Identity, ScanTask};
+use iceberg::spec::{ManifestContentType, TableMetadata, Transform};
+use iceferry_common::model::{Identity, ScanTask, SourceCommit};
 use tokio::sync::mpsc;
 
-use super::entry::{DataEntry, Decoding, DeleteEntry, Scope, Wanted};
+use super::carry::COPY_TASK_FACTOR;
+use super::entry::{DataEntry, Decoding, DeleteEntry, Wanted};
 use super::error::{FileProblem, PlanError};
 use super::filter::FileFilter;
 use super::manifests::{self, Manifests, Named, Reader};
+use super::net::Line;
 use super::pack::Packer;
+use super::pass::{Passed, Passing};
 use super::planner::{Planner, Stop};
-use super::reach::{Deletes, State};
+use super::reach::{Deletes, State, may_reach};
 use super::{PlanRequest, PlanSummary, Together};
 
 /// Columns whose bounds are compared when there is no key.
@@ -26,23 +29,28 @@ const COLUMNS_WITHOUT_KEY_MAX: usize = 4;
 pub(super) async fn plan(request: PlanRequest, tasks: mpsc::Sender<ScanTask>) -> Result<PlanSummary, PlanError> {
     let mut summary = PlanSummary::default();
     let bytes_read = Arc::new(AtomicU64::new(0));
-    let end = run(&request, tasks, &mut summary, &bytes_read).await;
+    let planned = run(&request, tasks, &mut summary, &bytes_read, None).await;
     summary.metadata_bytes_read = bytes_read.load(Ordering::Relaxed);
-    match end {
-        Ok(()) => {
-            summary.complete = true;
-            Ok(summary)
-        }
-        Err(Stop::NobodyThere) => Ok(summary),
-        Err(Stop::Failed(error)) => Err(*error),
+    summary.complete = is_complete(planned).map_err(|error| *error)?;
+    Ok(summary)
+}
+
+/// Whether a plan came to its end, and was not left alone.
+pub(super) fn is_complete(planned: Result<(), Stop>) -> Result<bool, Box<PlanError>> {
+    match planned {
+        Ok(()) => Ok(true),
+        Err(Stop::NobodyThere) => Ok(false),
+        Err(Stop::Failed(error)) => Err(error),
     }
 }
 
-async fn run(
+/// Plans a difference: its tasks are sent, or all that differs goes into a line as the changes of a snapshot.
+pub(super) async fn run(
     request: &PlanRequest,
     tasks: mpsc::Sender<ScanTask>,
     summary: &mut PlanSummary,
     bytes_read: &Arc<AtomicU64>,
+    line: Option<(&mut Line, SourceCommit)>,
 ) -> Result<(), Stop> {
     if request.before == Some(request.after) {
         return Ok(());
@@ -77,14 +85,18 @@ async fn run(
         request.partition_type.clone(),
         filter.clone(),
     ));
-    let deletes = read_deletes(&reader, &decoding, &data, delete_manifests, summary).await?;
+    let (deletes, passed) = read_deletes(request, &reader, &decoding, &data, delete_manifests, summary).await?;
     let group_columns = group_columns(request, &decoding);
     let mut columns = decoding.comparable(&deletes.equality_columns().into_iter().collect::<Vec<_>>());
     columns.extend(&group_columns);
     columns.sort_unstable();
     columns.dedup();
     let shared = reached_by_changes(data.shared, &deletes, summary);
-    let may_be_updates = may_be_updates(&request.together, &data.before_only, &deletes);
+    // The other half of an update, or a row that undoes a change, may be in another snapshot of the line.
+    let may_be_updates = match line {
+        Some(_) => request.together != Together::Changes(Identity::None),
+        None => may_be_updates(&request.together, &data.before_only, &deletes),
+    };
     let (mut before_only, mut after_only, mut shared) = (data.before_only, data.after_only, shared);
     if !may_be_updates {
         for manifests in [&mut before_only, &mut after_only, &mut shared] {
@@ -106,6 +118,12 @@ async fn run(
             request.options.open_file_cost_bytes,
             request.options.differences_per_task_max,
         ),
+        carry: Packer::new(
+            request.options.split_bytes.saturating_mul(COPY_TASK_FACTOR),
+            request.options.open_file_cost_bytes,
+            request.options.differences_per_task_max,
+        ),
+        ways: &request.ways,
         tasks,
         summary,
         next_task: 0,
@@ -113,6 +131,7 @@ async fn run(
         together: &request.together,
         waiting: Vec::new(),
     };
+    planner.pass(passed).await?;
     let wanted = Arc::new(Wanted { bounds_of: columns, with_metrics: false });
 
     let mut only_before = HashMap::new();
@@ -132,11 +151,14 @@ async fn run(
     // Files that came wait for those that went, if some may have gone: they may be a rewrite of each other. In a changelog
     // they wait for files that got other deletes as well.
     let is_changelog = matches!(request.together, Together::Changes(_));
-    let may_meet = !only_before.is_empty() || (is_changelog && deletes.changed().next().is_some());
+    let may_meet = line.is_some() || !only_before.is_empty() || (is_changelog && deletes.changed().next().is_some());
+    // Files that wait are all held at once: without their metrics, which can be had from their footers.
+    let with_metrics = request.ways.decode.is_none() && !may_meet;
+    let wanted_of_added = Arc::new(Wanted { with_metrics, ..wanted.as_ref().clone() });
     let mut added = Vec::new();
     let mut live_after = Paths::default();
     planner.summary.manifests_opened += after_only.len() as u64;
-    let mut entries = pin!(reader.data(after_only, &decoding, &wanted));
+    let mut entries = pin!(reader.data(after_only, &decoding, &wanted_of_added));
     while let Some(entries) = entries.try_next().await? {
         for entry in entries {
             live_after.add(&entry.path).map_err(of_table)?;
@@ -165,6 +187,9 @@ async fn run(
 
     let mut removed: Vec<DataEntry> = only_before.into_values().collect();
     removed.sort_by(|a, b| a.path.cmp(&b.path));
+    if let Some((line, commit)) = line {
+        return planner.collect(removed, added, line, commit);
+    }
     match &request.together {
         Together::CarryOver => planner.rewritten(&removed, &added, &group_columns).await?,
         Together::Changes(identity) => {
@@ -192,7 +217,7 @@ fn holds_live_entries(manifest: &Named) -> bool {
 }
 
 /// The columns by which a row that a rewrite carried over would be known: the key, or else the first ones.
-fn group_columns(request: &PlanRequest, decoding: &Decoding) -> Vec<i32> {
+pub(super) fn group_columns(request: &PlanRequest, decoding: &Decoding) -> Vec<i32> {
     if request.together == Together::Changes(Identity::RowId) {
         // An update may change every column.
         return Vec::new();
@@ -207,7 +232,7 @@ fn group_columns(request: &PlanRequest, decoding: &Decoding) -> Vec<i32> {
 
 /// Whether the two sides of a change are in one partition of each spec: equal rows are, and rows of one key when the key
 /// has all columns that the specs partition by.
-fn rows_stay_in_partition(identity: &Identity, table: &TableMetadata) -> bool {
+pub(super) fn rows_stay_in_partition(identity: &Identity, table: &TableMetadata) -> bool {
     match identity {
         Identity::None => true,
         Identity::Columns(key) => table.partition_specs_iter().all(|spec| {
@@ -217,16 +242,25 @@ fn rows_stay_in_partition(identity: &Identity, table: &TableMetadata) -> bool {
     }
 }
 
-/// Reads the delete manifests of both states. A shared one is left out when it can be seen from the lists that it
-/// reaches no file that differs: no delete came or went, and all files that did are newer.
+/// Reads the delete manifests of both states, and lets deletes that came go straight through where that is right. A shared
+/// manifest is left out when it can be seen from the lists that it reaches no file that differs: no other delete came or
+/// went, and all files that did are newer.
 async fn read_deletes(
+    request: &PlanRequest,
     reader: &Reader,
     decoding: &Arc<Decoding>,
     data: &Manifests,
     manifests: Manifests,
     summary: &mut PlanSummary,
-) -> Result<Deletes, PlanError> {
-    let deletes_changed = !manifests.before_only.is_empty() || !manifests.after_only.is_empty();
+) -> Result<(Deletes, Vec<Passed>), PlanError> {
+    let mut deletes = Deletes::default();
+    for (manifests, state) in [(manifests.before_only, State::Before), (manifests.after_only, State::After)] {
+        add_deletes(&mut deletes, reader, decoding, manifests, &[state], summary).await?;
+    }
+    let before = data.before_only.iter().chain(&data.shared).map(|manifest| &manifest.file).collect();
+    let passing = Passing::of(request, before);
+    let passed = passing.map_or_else(Vec::new, |passing| deletes.pass(|delete| passing.constants(delete)));
+    let deletes_changed = deletes.changed().next().is_some();
     let moved = data.before_only.iter().chain(&data.after_only);
     let oldest_moved = moved.map(|manifest| manifest.file.min_sequence_number).min();
     let counts = |manifest: &Named| {
@@ -234,22 +268,26 @@ async fn read_deletes(
     };
     let (shared, skipped): (Vec<_>, Vec<_>) = manifests.shared.into_iter().partition(counts);
     summary.manifests_skipped += skipped.len() as u64;
-    let mut deletes = Deletes::default();
-    let sources = [
-        (manifests.before_only, &[State::Before][..]),
-        (manifests.after_only, &[State::After][..]),
-        (shared, &[State::Before, State::After][..]),
-    ];
-    for (manifests, states) in sources {
-        summary.manifests_opened += manifests.len() as u64;
-        let mut entries = pin!(reader.deletes(manifests, decoding));
-        while let Some(entries) = entries.try_next().await? {
-            for entry in entries {
-                deletes.add(entry, states);
-            }
+    add_deletes(&mut deletes, reader, decoding, shared, &[State::Before, State::After], summary).await?;
+    Ok((deletes, passed))
+}
+
+async fn add_deletes(
+    deletes: &mut Deletes,
+    reader: &Reader,
+    decoding: &Arc<Decoding>,
+    manifests: Vec<Named>,
+    states: &[State],
+    summary: &mut PlanSummary,
+) -> Result<(), PlanError> {
+    summary.manifests_opened += manifests.len() as u64;
+    let mut entries = pin!(reader.deletes(manifests, decoding));
+    while let Some(entries) = entries.try_next().await? {
+        for entry in entries {
+            deletes.add(entry, states);
         }
     }
-    Ok(deletes)
+    Ok(())
 }
 
 /// Of the data manifests that both states share, those that may hold a file that a changed delete reaches.
@@ -259,18 +297,6 @@ fn reached_by_changes(shared: Vec<Named>, deletes: &Deletes, summary: &mut PlanS
     let (reached, skipped): (Vec<_>, Vec<_>) = shared.into_iter().partition(is_reached);
     summary.manifests_skipped += skipped.len() as u64;
     reached
-}
-
-fn may_reach(delete: &DeleteEntry, manifest: &ManifestFile) -> bool {
-    let is_global = matches!(delete.scope, Scope::Equality { is_global: true, .. });
-    let is_newer = match delete.scope {
-        Scope::Equality { .. } => delete.sequence > manifest.min_sequence_number,
-        Scope::Position { .. } | Scope::Vector { .. } => delete.sequence >= manifest.min_sequence_number,
-    };
-    is_newer
-        && (is_global
-            || delete.partition.spec_id == manifest.partition_spec_id
-                && delete.partition.may_be_in(manifest.partitions.as_deref()))
 }
 
 /// Paths that are live in one state, by a fingerprint of 16 bytes each: far too long for two paths to share one by

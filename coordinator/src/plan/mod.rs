@@ -2,14 +2,15 @@
 //!
 //! [`range`] decides which epochs a run has. [`plan`] takes the two ends of one epoch and gives scan tasks, which go
 //! out while planning still runs. What decides is pure: which manifests count (`manifests`), what their entries say
-//! (`manifest`, `entry`), which delete reaches which file (`reach`, `bounds`, `partition`), which hold rows that count
-//! (`filter`), which files a rewrite may have made of each other (`group`), and how differences become tasks (`pack`).
-//! `difference` and `planner` drive them, and `ahead` fetches and decodes manifests before their turn; `beginning` tells a
-//! history that was cut off.
+//! (`manifest`, `entry`), which delete reaches which file (`reach`, `bounds`, `partition`), which deletes go straight through
+//! (`pass`), which hold rows that count (`filter`), which files a rewrite may have made of each other (`group`), which go as
+//! bytes (`ways`), and how differences become tasks (`pack`, `carry`). `difference` and `planner` drive them, `net` for the
+//! changes of several snapshots, and `ahead` fetches and decodes manifests before their turn; `beginning` tells a history that was cut off.
 
 mod ahead;
 mod beginning;
 mod bounds;
+mod carry;
 mod difference;
 mod entry;
 mod error;
@@ -19,14 +20,19 @@ mod lists;
 mod manifest;
 mod manifests;
 mod metrics;
+mod net;
 mod pack;
 mod partition;
 mod partitions;
+mod pass;
 mod planner;
 pub mod range;
 mod reach;
 #[cfg(test)]
 mod tests;
+mod ways;
+
+use std::collections::BTreeMap;
 
 use iceberg::spec::{SchemaRef, StructType, TableMetadata, TableMetadataRef};
 use iceferry_common::filter::BoundFilter;
@@ -38,7 +44,9 @@ use tokio::sync::mpsc;
 pub use beginning::root_with_a_past;
 pub use error::PlanError;
 pub use lists::ManifestLists;
-pub use range::{Epoch, Nothing, Range, RangeError, RangeRequest, epochs};
+pub use net::{Step, plan_net};
+pub use range::{Epoch, NoLine, Nothing, Range, RangeError, RangeRequest, epochs, line};
+pub use ways::{DecodeReason, Ways};
 
 /// Two states of a table, and how their difference is to be cut.
 #[derive(Debug, Clone)]
@@ -61,6 +69,8 @@ pub struct PlanRequest {
     pub filter: Option<BoundFilter>,
     /// Which differences have to be in one task.
     pub together: Together,
+    /// What need not go through decoded rows.
+    pub ways: Ways,
     /// The fields of all partition specs, when workers are to know each file's partition.
     pub partition_type: Option<StructType>,
     /// Lists that an earlier plan read; clones share them. A plan of the next epoch finds its state before there.
@@ -148,6 +158,10 @@ pub struct PlanSummary {
     pub files_changed: u64,
     /// Data files that were left out, since the filter keeps none of their rows. The other counts do not have them.
     pub files_filtered: u64,
+    /// Data files that are carried as bytes, unless their footers speak against it.
+    pub files_as_bytes: u64,
+    /// Data files whose rows are decoded, by the reason.
+    pub files_decoded: BTreeMap<DecodeReason, u64>,
     /// Rows in the data files that came, deleted ones included.
     pub records_added: u64,
     /// Rows in the data files that went, deleted ones included.
@@ -162,6 +176,10 @@ pub struct PlanSummary {
     pub delete_bytes: u64,
     /// Rows of the delete files, and positions of the vectors.
     pub delete_records: u64,
+    /// Those of the delete files whose keys go straight through, without a look at data files.
+    pub delete_files_passed: u64,
+    /// Rows of these.
+    pub delete_records_passed: u64,
     /// Manifest lists read.
     pub manifest_lists_read: u64,
     /// Manifests opened.

@@ -54,35 +54,53 @@ fn row_group_cuts(starts: &[u64], size_bytes: u64, split_bytes: u64) -> Vec<u64>
     cuts
 }
 
+/// What is packed into tasks.
+pub(super) trait Weighed {
+    /// Bytes that it makes a task handle.
+    fn data_bytes(&self) -> u64;
+}
+
+impl Weighed for FileDifference {
+    fn data_bytes(&self) -> u64 {
+        FileDifference::data_bytes(self)
+    }
+}
+
 /// Fills tasks. What goes in as one unit stays together.
 #[derive(Debug)]
-pub(super) struct Packer {
+pub(super) struct Packer<T = FileDifference> {
     task_bytes: u64,
     open_file_cost: u64,
     differences_max: usize,
-    open: Vec<Bin>,
+    open: Vec<Bin<T>>,
 }
 
-#[derive(Debug, Default)]
-struct Bin {
+#[derive(Debug)]
+struct Bin<T> {
     weight: u64,
-    differences: Vec<FileDifference>,
+    differences: Vec<T>,
 }
 
-impl Packer {
+impl<T> Bin<T> {
+    fn new() -> Self {
+        Self { weight: 0, differences: Vec::new() }
+    }
+}
+
+impl<T: Weighed> Packer<T> {
     pub(super) fn new(task_bytes: u64, open_file_cost: u64, differences_max: usize) -> Self {
         Self { task_bytes, open_file_cost, differences_max: differences_max.max(1), open: Vec::new() }
     }
 
     /// Adds a unit, and gives the differences of a task that is full by it.
-    pub(super) fn add(&mut self, unit: Vec<FileDifference>) -> Option<Vec<FileDifference>> {
+    pub(super) fn add(&mut self, unit: Vec<T>) -> Option<Vec<T>> {
         let weight = unit.iter().map(|difference| difference.data_bytes().max(self.open_file_cost)).sum::<u64>();
-        let has_room = |bin: &Bin| {
+        let has_room = |bin: &Bin<T>| {
             bin.weight.saturating_add(weight) <= self.task_bytes
                 && bin.differences.len() + unit.len() <= self.differences_max
         };
         let at = self.open.iter().position(has_room).unwrap_or_else(|| {
-            self.open.push(Bin::default());
+            self.open.push(Bin::new());
             self.open.len() - 1
         });
         let bin = &mut self.open[at];
@@ -101,29 +119,29 @@ impl Packer {
     }
 
     /// What is left.
-    pub(super) fn finish(self) -> impl Iterator<Item = Vec<FileDifference>> {
+    pub(super) fn finish(self) -> impl Iterator<Item = Vec<T>> {
         self.open.into_iter().map(|bin| bin.differences)
     }
 
     /// What is left, where each difference was a unit of its own: in tasks of about equal size, as many as give each of
     /// `slots` the same number. A small table so keeps all slots busy, and a large one ends on all of them at once.
-    pub(super) fn finish_balanced(self, slots: usize) -> impl Iterator<Item = Vec<FileDifference>> {
+    pub(super) fn finish_balanced(self, slots: usize) -> impl Iterator<Item = Vec<T>> {
         let tasks = self.open.len().next_multiple_of(slots.max(1));
-        let weigh = |difference: &FileDifference| difference.data_bytes().max(self.open_file_cost);
-        let mut rest: Vec<FileDifference> = self.open.into_iter().flat_map(|bin| bin.differences).collect();
+        let weigh = |difference: &T| difference.data_bytes().max(self.open_file_cost);
+        let mut rest: Vec<T> = self.open.into_iter().flat_map(|bin| bin.differences).collect();
         // The largest first, each to the lightest task: no task is heavier than another by more than one difference.
         rest.sort_by_key(|difference| std::cmp::Reverse(weigh(difference)));
-        let mut bins: Vec<Bin> = (0..tasks).map(|_| Bin::default()).collect();
+        let mut bins: Vec<Bin<T>> = (0..tasks).map(|_| Bin::new()).collect();
         for difference in rest {
             let weight = weigh(&difference);
-            let has_room = |bin: &Bin| {
+            let has_room = |bin: &Bin<T>| {
                 bin.differences.is_empty()
                     || (bin.weight.saturating_add(weight) <= self.task_bytes
                         && bin.differences.len() < self.differences_max)
             };
             let lightest = (0..bins.len()).filter(|at| has_room(&bins[*at])).min_by_key(|at| bins[*at].weight);
             let at = lightest.unwrap_or_else(|| {
-                bins.push(Bin::default());
+                bins.push(Bin::new());
                 bins.len() - 1
             });
             bins[at].weight = bins[at].weight.saturating_add(weight);
@@ -134,13 +152,13 @@ impl Packer {
 }
 
 /// Cuts differences into tasks without changing their order: each is full, or the last.
-pub(super) fn in_order(
-    differences: Vec<FileDifference>,
+pub(super) fn in_order<T: Weighed>(
+    differences: Vec<T>,
     task_bytes: u64,
     open_file_cost: u64,
     differences_max: usize,
-) -> Vec<Vec<FileDifference>> {
-    let mut tasks: Vec<Bin> = Vec::new();
+) -> Vec<Vec<T>> {
+    let mut tasks: Vec<Bin<T>> = Vec::new();
     for difference in differences {
         let weight = difference.data_bytes().max(open_file_cost);
         match tasks.last_mut() {
@@ -254,7 +272,7 @@ mod tests {
     #[test]
     fn differences_that_stay_in_order_are_cut_into_full_tasks() {
         let cut = |sizes: &[u64], task_bytes, cost, most| -> Vec<Vec<u64>> {
-            let differences = sizes.iter().map(|size| difference("f", *size)).collect();
+            let differences: Vec<_> = sizes.iter().map(|size| difference("f", *size)).collect();
             let tasks = in_order(differences, task_bytes, cost, most);
             tasks.iter().map(|task| task.iter().map(|difference| difference.file.size_bytes).collect()).collect()
         };

@@ -3,16 +3,19 @@
 use std::collections::HashSet;
 
 use iceferry_common::model::{
-    Constant, DataFile, DeleteKind, ExchangeWork, FileDifference, FileFormat, Identity, Resolution, ScanTask, Side,
-    TaskId, Work,
+    Constant, DataFile, DeleteFile, DeleteKind, ExchangeWork, FileDifference, FileFormat, Identity, PassDeletesWork,
+    Resolution, ScanTask, Side, TaskId, Work,
 };
 use tokio::sync::mpsc;
 
+use super::carry::{self, Carried};
 use super::entry::{DataEntry, DeleteEntry};
 use super::error::{FileProblem, PlanError};
 use super::group::{self, Change};
-use super::pack::{self, Packer};
+use super::pack::{self, Packer, Weighed};
+use super::pass::Passed;
 use super::reach::{DeleteId, DeleteIndex, Deletes, State};
+use super::ways::{self, DecodeReason, Ways};
 use super::{PlanOptions, PlanSummary, Together};
 
 /// Files that are looked at before other work gets its turn on this thread.
@@ -42,7 +45,11 @@ pub(super) struct Planner<'a> {
     pub(super) after: DeleteIndex<'a>,
     /// Deletes that some task has.
     pub(super) used: HashSet<DeleteId>,
+    /// Differences whose rows go straight through.
     pub(super) keep: Packer,
+    /// Files that are carried as bytes.
+    pub(super) carry: Packer<Carried>,
+    pub(super) ways: &'a Ways,
     pub(super) tasks: mpsc::Sender<ScanTask>,
     pub(super) summary: &'a mut PlanSummary,
     /// The number of the next task.
@@ -221,6 +228,7 @@ impl Planner<'_> {
                     let difference = self.difference_of(&entry, event)?;
                     different.push((entry, difference));
                 }
+                different.iter().for_each(|(_, difference)| self.decodes(ways::of_compared(difference)));
                 if self.exchanges(&different) {
                     self.exchange(different, resolution).await?;
                     continue;
@@ -278,6 +286,7 @@ impl Planner<'_> {
             }
             let bytes = unit.iter().map(|(_, difference)| difference.data_bytes()).sum::<u64>();
             if bytes <= bytes_max && unit.len() <= self.options.differences_per_task_max {
+                unit.iter().for_each(|(_, difference)| self.decodes(ways::of_compared(difference)));
                 let unit = unit.into_iter().map(|(_, difference)| difference).collect();
                 if let Some(full) = cancelling.add(unit) {
                     self.send(full, Resolution::CarryOver).await?;
@@ -311,16 +320,7 @@ impl Planner<'_> {
         for side in [&before, &after] {
             let Side::Present(ids) = side else { continue };
             for id in ids {
-                if self.used.insert(*id) {
-                    let delete = self.deletes.entry(*id);
-                    deletes_readable(delete).map_err(refused)?;
-                    self.summary.delete_files += 1;
-                    self.summary.delete_records += delete.record_count;
-                    self.summary.delete_bytes += match self.deletes.file(*id).kind {
-                        DeleteKind::Vector { length, .. } => length,
-                        DeleteKind::Position | DeleteKind::Equality { .. } => delete.size_bytes,
-                    };
-                }
+                self.uses(*id)?;
             }
         }
         self.summary.data_bytes += entry.size_bytes;
@@ -336,6 +336,47 @@ impl Planner<'_> {
             partition,
         };
         Ok(FileDifference { file, split: None, before, after })
+    }
+
+    /// A task reads a delete.
+    fn uses(&mut self, id: DeleteId) -> Result<(), Stop> {
+        if !self.used.insert(id) {
+            return Ok(());
+        }
+        let delete = self.deletes.entry(id);
+        deletes_readable(delete).map_err(|problem| problem.of_table(self.table))?;
+        self.summary.delete_files += 1;
+        self.summary.delete_records += delete.record_count;
+        self.summary.delete_bytes += match self.deletes.file(id).kind {
+            DeleteKind::Vector { length, .. } => length,
+            DeleteKind::Position | DeleteKind::Equality { .. } => delete.size_bytes,
+        };
+        Ok(())
+    }
+
+    /// Sends deletes that go straight through.
+    pub(super) async fn pass(&mut self, passed: Vec<Passed>) -> Result<(), Stop> {
+        let mut files = Vec::with_capacity(passed.len());
+        for Passed { id, constants } in passed {
+            self.uses(id)?;
+            let file = self.deletes.file(id);
+            self.summary.delete_files_passed += 1;
+            self.summary.delete_records_passed += file.record_count;
+            files.push(PassedFile { file, constants });
+        }
+        let PlanOptions { split_bytes, open_file_cost_bytes, differences_per_task_max, .. } = *self.options;
+        for task in pack::in_order(files, split_bytes, open_file_cost_bytes, differences_per_task_max) {
+            let (deletes, constants) = task.into_iter().map(|passed| (passed.file, passed.constants)).unzip();
+            self.send_task(ScanTask {
+                id: TaskId(self.next_task),
+                differences: Vec::new(),
+                deletes,
+                resolution: Resolution::Keep,
+                work: Work::PassDeletes(PassDeletesWork { constants }),
+            })
+            .await?;
+        }
+        Ok(())
     }
 
     /// Whether a group is larger than a task may be, and its rows can be exchanged. Rows that are told by `_row_id` would
@@ -380,14 +421,31 @@ impl Planner<'_> {
         }
     }
 
-    /// Sends a difference straight through, cut if it is large.
+    fn decodes(&mut self, reason: DecodeReason) {
+        *self.summary.files_decoded.entry(reason).or_default() += 1;
+    }
+
+    /// Sends a difference straight through: as bytes where that may be, else cut if it is large.
     async fn keep(&mut self, entry: &DataEntry, difference: FileDifference) -> Result<(), Stop> {
+        let Some(reason) = ways::decodes(self.ways, &difference) else {
+            self.summary.files_as_bytes += 1;
+            if let Some(full) = self.carry.add(vec![Carried::new(entry, difference)]) {
+                self.send_carried(full).await?;
+            }
+            return Ok(());
+        };
+        self.decodes(reason);
         for part in self.parts(entry, difference) {
             if let Some(full) = self.keep.add(vec![part]) {
                 self.send(full, Resolution::Keep).await?;
             }
         }
         Ok(())
+    }
+
+    async fn send_carried(&mut self, carried: Vec<Carried>) -> Result<(), Stop> {
+        let (differences, work) = carry::work(carried, self.options.split_bytes);
+        self.send_work(differences, Resolution::Keep, Work::Copy(work)).await
     }
 
     async fn send(&mut self, differences: Vec<FileDifference>, resolution: Resolution) -> Result<(), Stop> {
@@ -401,6 +459,11 @@ impl Planner<'_> {
         work: Work,
     ) -> Result<(), Stop> {
         let task = pack::task(TaskId(self.next_task), differences, self.deletes, resolution, work);
+        self.send_task(task).await
+    }
+
+    async fn send_task(&mut self, task: ScanTask) -> Result<(), Stop> {
+        let resolution = task.resolution;
         self.tasks.send(task).await.map_err(|_| Stop::NobodyThere)?;
         self.next_task += 1;
         self.summary.tasks += 1;
@@ -415,7 +478,23 @@ impl Planner<'_> {
         for rest in keep.finish_balanced(self.options.slots) {
             self.send(rest, Resolution::Keep).await?;
         }
+        let carry = std::mem::replace(&mut self.carry, Packer::new(0, 0, 1));
+        for rest in carry.finish_balanced(self.options.slots) {
+            self.send_carried(rest).await?;
+        }
         Ok(())
+    }
+}
+
+/// A delete file that goes straight through.
+struct PassedFile {
+    file: DeleteFile,
+    constants: Vec<Constant>,
+}
+
+impl Weighed for PassedFile {
+    fn data_bytes(&self) -> u64 {
+        self.file.size_bytes
     }
 }
 
@@ -437,7 +516,8 @@ fn readable(entry: &DataEntry) -> Result<Vec<Constant>, FileProblem> {
     entry.constants.clone().map_err(|problem| FileProblem::refused(&entry.path, problem))
 }
 
-fn deletes_readable(delete: &DeleteEntry) -> Result<(), FileProblem> {
+/// What speaks against reading a delete file.
+pub(super) fn deletes_readable(delete: &DeleteEntry) -> Result<(), FileProblem> {
     if let Some(problem) = &delete.problem {
         let problem = format!("{problem}; compact the table's deletes");
         return Err(FileProblem::refused(&delete.location, problem));

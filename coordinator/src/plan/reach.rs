@@ -10,12 +10,14 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use iceferry_common::model::{DeleteFile, DeleteKind};
+use iceberg::spec::ManifestFile;
+use iceferry_common::model::{Constant, DeleteFile, DeleteKind};
 
 use super::bounds;
 use super::entry::{DataEntry, DeleteEntry, Scope};
 use super::error::FileProblem;
 use super::partition::Partition;
+use super::pass::Passed;
 
 /// A delete of either state: an index into [`Deletes`].
 pub(super) type DeleteId = u32;
@@ -67,6 +69,29 @@ impl Deletes {
 
     pub(super) fn entry(&self, id: DeleteId) -> &DeleteEntry {
         &self.known[id as usize].entry
+    }
+
+    /// Lets deletes that came go straight through, where `constants` gives what to pass them with: they count for both
+    /// states from here on. Not those that the state before has under other attributes.
+    pub(super) fn pass(&mut self, constants: impl Fn(&DeleteEntry) -> Option<Vec<Constant>>) -> Vec<Passed> {
+        let known = (0..).zip(&self.known);
+        let passed = known
+            .filter(|(_, known)| known.in_after && !self.is_before(known))
+            .filter_map(|(id, known)| constants(&known.entry).map(|constants| Passed { id, constants }));
+        let passed: Vec<Passed> = passed.collect();
+        passed.iter().for_each(|passed| self.known[passed.id as usize].in_before = true);
+        passed
+    }
+
+    /// Whether the state before has what a delete holds.
+    fn is_before(&self, known: &Known) -> bool {
+        let content = &self.known[known.content as usize].entry;
+        let offset = match content.scope {
+            Scope::Vector { offset, .. } => Some(offset),
+            Scope::Equality { .. } | Scope::Position { .. } => None,
+        };
+        let same_content = self.by_content.get(&(content.location.clone(), offset));
+        same_content.into_iter().flatten().any(|id| self.known[*id as usize].in_before)
     }
 
     /// All columns that some delete deletes by.
@@ -236,6 +261,19 @@ impl<'a> DeleteIndex<'a> {
         }
         Ok(())
     }
+}
+
+/// Whether a delete may reach a data file of a manifest.
+pub(super) fn may_reach(delete: &DeleteEntry, manifest: &ManifestFile) -> bool {
+    let is_global = matches!(delete.scope, Scope::Equality { is_global: true, .. });
+    let is_newer = match delete.scope {
+        Scope::Equality { .. } => delete.sequence > manifest.min_sequence_number,
+        Scope::Position { .. } | Scope::Vector { .. } => delete.sequence >= manifest.min_sequence_number,
+    };
+    is_newer
+        && (is_global
+            || delete.partition.spec_id == manifest.partition_spec_id
+                && delete.partition.may_be_in(manifest.partitions.as_deref()))
 }
 
 /// A delete that names a data file by its path has to be in its partition. By the specification it does not reach the

@@ -10,7 +10,7 @@ use super::{SideName, SideReport, VerifyError, VerifyOptions, temporary};
 use crate::catalog::{self, CatalogError, LoadedTable};
 use crate::commit;
 use crate::job::{self, JobError, Meeting};
-use crate::plan::{ManifestLists, PlanOptions, PlanRequest, Together};
+use crate::plan::{ManifestLists, PlanOptions, PlanRequest, Together, Ways};
 
 /// The two states of a comparison.
 pub(super) struct Opened {
@@ -164,6 +164,7 @@ impl State {
             filter: self.filter.as_ref().map(|filter| filter.bound().clone()),
             key: Vec::new(),
             together: Together::CarryOver,
+            ways: Ways::rows(),
             partition_type: None,
             manifest_lists: ManifestLists::default(),
             options: PlanOptions { slots, ..PlanOptions::of_table(&self.table.metadata) },

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::files;
-use super::row::Row;
+use super::row::{Key, Row};
 use super::state::{By, Delete, File, ItemKey};
 use super::table::{Commit, ModelTable};
 
@@ -135,11 +135,20 @@ impl Script {
         self.equality(1, Some(p), ids)
     }
 
+    /// An equality delete on the id and p in one partition by p.
+    pub fn ids_and_p_in(&mut self, p: i32, keys: &[(i64, Option<i64>)]) -> Entry {
+        let keys = keys.iter().map(|(id, p)| vec![Key::Number(Some(*id)), Key::Number(*p)]).collect();
+        self.keyed(1, Some(p), &[1, 2], keys)
+    }
+
     fn equality(&mut self, spec: i32, partition: Option<i32>, ids: &[i64]) -> Entry {
+        self.keyed(spec, partition, &[1], ids.iter().map(|id| vec![Key::Number(Some(*id))]).collect())
+    }
+
+    fn keyed(&mut self, spec: i32, partition: Option<i32>, ids: &[i32], keys: Vec<Vec<Key>>) -> Entry {
         let path = self.table.new_path("ed", "parquet");
-        let keys: Vec<_> = ids.iter().map(|id| vec![super::row::Key::Number(Some(*id))]).collect();
-        let written = files::keys(&path, &self.table.shape, &[1], &keys);
-        let by = By::Keys { ids: vec![1], keys, has_bounds: true };
+        let written = files::keys(&path, &self.table.shape, ids, &keys);
+        let by = By::Keys { ids: ids.to_vec(), keys, has_bounds: true };
         self.delete(path.display().to_string(), None, written.size_bytes, spec, partition, by)
     }
 

@@ -6,6 +6,7 @@
 mod counted;
 mod counters;
 mod keep;
+mod pass_deletes;
 mod pipeline;
 mod shown;
 #[cfg(test)]

@@ -38,7 +38,7 @@ impl PipelineRunner {
     }
 
     /// An eighth of a slot is for bytes that are fetched ahead.
-    fn read_options(&self, cancel: &CancellationToken) -> ReadOptions {
+    pub(super) fn read_options(&self, cancel: &CancellationToken) -> ReadOptions {
         ReadOptions {
             fetch_bytes: self.slot_memory_bytes / 8,
             equality_bytes: self.slot_memory_bytes / 2,
@@ -111,11 +111,7 @@ impl PipelineRunner {
         let made = Made { context, reading, shown, task, attempt, target, runtime, progress, cancel };
         match &task.work {
             Work::Stage | Work::Copy(_) => self.read_and_stage(&made, tagging, space),
-            Work::PassDeletes(_) => {
-                let message =
-                    "this worker passes no equality deletes through: run workers and coordinator of one version";
-                Err(AttemptError { class: Class::Refused, message: message.to_owned(), left_behind: Vec::new() })
-            }
+            Work::PassDeletes(work) => self.pass_deletes(&made, tagging, work, space),
             Work::Exchange(work) => self.read_and_exchange(&made, &tagging, work, space),
             Work::Resolve(work) => self.resolve_and_stage(&made, tagging, work, space),
             Work::Digest(work) => {
@@ -219,7 +215,7 @@ impl PipelineRunner {
     }
 
     /// Stages what the tag step gives. What was staged is removed unless it succeeds.
-    fn stage<I, E>(
+    pub(super) fn stage<I, E>(
         self,
         made: &Made<'_>,
         tagged: &mut Tagged<I>,
@@ -284,22 +280,22 @@ impl PipelineRunner {
 }
 
 /// What an attempt is made of.
-struct Made<'a> {
-    context: Arc<EpochContext>,
+pub(super) struct Made<'a> {
+    pub(super) context: Arc<EpochContext>,
     /// The context to read in: with all columns that rows are compared by.
     reading: Arc<EpochContext>,
     /// What is shown of rows that are compared by more columns.
     shown: Option<Shown>,
-    task: &'a ScanTask,
-    attempt: Attempt,
+    pub(super) task: &'a ScanTask,
+    pub(super) attempt: Attempt,
     target: Storage,
-    runtime: Handle,
-    progress: &'a Counters,
-    cancel: &'a CancellationToken,
+    pub(super) runtime: Handle,
+    pub(super) progress: &'a Counters,
+    pub(super) cancel: &'a CancellationToken,
 }
 
 /// However staging ended, no exchange file of the attempt outlives it; one that cannot be removed is named when it failed.
-fn closed<I, T>(tagged: &mut Tagged<I>, staged: Result<T, AttemptError>) -> Result<T, AttemptError> {
+pub(super) fn closed<I, T>(tagged: &mut Tagged<I>, staged: Result<T, AttemptError>) -> Result<T, AttemptError> {
     let not_removed = tagged.close();
     staged.map_err(|mut error| {
         error.left_behind.extend(not_removed);
@@ -361,7 +357,7 @@ fn misshapen(error: &ArrowError) -> AttemptError {
 }
 
 /// The counts of an attempt with what its reader has said.
-fn with_read(rows: RowCounts, progress: &Counters) -> RowCounts {
+pub(super) fn with_read(rows: RowCounts, progress: &Counters) -> RowCounts {
     let RowCounts { read, bytes_read, .. } = progress.get();
     RowCounts { read, bytes_read, ..rows }
 }

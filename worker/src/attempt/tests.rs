@@ -7,9 +7,9 @@ use arrow::array::{AsArray, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema as ArrowSchema};
 use iceberg::spec::{NestedField, PrimitiveType, Schema, StructType, Type};
 use iceferry_common::model::{
-    Changelog, ColumnSource, DataFile, DuplicateKeys, EpochId, ExchangeFile, ExchangeWork, FileDifference, FileFormat,
-    Identity, MetricsMode, ParquetSettings, Resolution, ResolveWork, RunId, Side, SnapshotId, SourceCommit,
-    SourceContext, TargetContext, TargetMode, TaskId, Work,
+    Changelog, ColumnSource, DataFile, DeleteFile, DeleteKind, DuplicateKeys, EpochId, ExchangeFile, ExchangeWork,
+    FileDifference, FileFormat, Identity, MetricsMode, ParquetSettings, PassDeletesWork, Resolution, ResolveWork,
+    RunId, Side, SnapshotId, SourceCommit, SourceContext, StagedContent, TargetContext, TargetMode, TaskId, Work,
 };
 use iceferry_common::storage::StorageProperties;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -306,4 +306,31 @@ fn an_exchange_that_nobody_wants_any_more_is_removed() {
     let discarded = runner.discard(Arc::new(bench.context.clone()), output);
     assert_eq!(runtime.block_on(discarded), [""; 0]);
     assert_eq!(bench.files().len(), 1);
+}
+
+#[test]
+fn passed_deletes_become_equality_deletes_of_the_target_and_twice_is_no_error() {
+    let bench = Bench::new(Resolution::Keep);
+    // The key columns of a data file are as good a delete file as any.
+    let file = &bench.task.differences[0].file;
+    let delete = DeleteFile {
+        location: file.location.clone(),
+        format: FileFormat::Parquet,
+        size_bytes: file.size_bytes,
+        record_count: file.record_count,
+        kind: DeleteKind::Equality { field_ids: vec![1] },
+    };
+    let work = Work::PassDeletes(PassDeletesWork { constants: vec![Vec::new(); 2] });
+    let task = ScanTask { differences: Vec::new(), deletes: vec![delete.clone(), delete], work, ..bench.task.clone() };
+    let output = bench.attempt(&task, 64 << 20, &CancellationToken::new()).unwrap();
+    let (rows, keys) = (output.rows, 2 * ROWS as u64);
+    assert_eq!((rows.read, rows.deleted, rows.inserted), (keys, keys, 0));
+    assert!(rows.bytes_read > 0 && rows.bytes_read < 2 * file.size_bytes, "the key column alone: {rows:?}");
+    let [staged] = &output.files[..] else { panic!("{output:?}") };
+    assert_eq!((staged.content, staged.record_count), (StagedContent::EqualityDeletes, keys));
+    assert!(staged.data_file.contains("equality"), "{}", staged.data_file);
+    let stopped = CancellationToken::new();
+    stopped.cancel();
+    let error = bench.attempt(&task, 64 << 20, &stopped).unwrap_err();
+    assert_eq!((error.class, error.left_behind.len()), (Class::Interrupted, 0), "{error}");
 }

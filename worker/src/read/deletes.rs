@@ -274,18 +274,18 @@ fn used_by(task: &ScanTask, difference: usize) -> BTreeSet<u32> {
 
 /// Delete files to load, in their order, with the first requests of the next ones under way: they are mostly small and
 /// many, and each would else wait for its own.
-struct Ahead {
+pub(super) struct Ahead {
     left: VecDeque<u32>,
     started: VecDeque<(u32, Option<Fetch>)>,
 }
 
 impl Ahead {
-    fn of(indexes: VecDeque<u32>) -> Self {
+    pub(super) fn of(indexes: VecDeque<u32>) -> Self {
         Self { left: indexes, started: VecDeque::new() }
     }
 
     /// The next delete file, and its first request.
-    fn next(&mut self, task: &ScanTask, fetcher: &Fetcher) -> Option<(u32, Option<Fetch>)> {
+    pub(super) fn next(&mut self, task: &ScanTask, fetcher: &Fetcher) -> Option<(u32, Option<Fetch>)> {
         while self.started.len() < OPENED_AT_ONCE
             && let Some(index) = self.left.pop_front()
         {

@@ -11,7 +11,7 @@
 //! | `difference`: what differs, in which order | `reader`: goes through the steps of a task |
 //! | `select`, `prune`, `file_bounds`: row groups and rows | `rows`: decodes them; `avro`: the same for Avro files; `filter`: keeps those that match |
 //! | `file_schema`, `project`, `convert`, `literal`, `metadata`: columns by field id, in the table's types | `opened`, `footer`: open a file |
-//! | `vector`, `equality`, `key_fields`: what a delete says | `deletes`, `positions`, `delete_columns`: load deletes |
+//! | `vector`, `equality`, `key_fields`: what a delete says | `deletes`, `positions`, `delete_columns`: load deletes; `passed`: gives their keys |
 //! | `blocks`: what to fetch when | `fetch`: asks storage |
 //!
 //! Memory is bounded by [`ReadOptions`], whatever the size of a file or row group, with two exceptions that are in the
@@ -35,6 +35,7 @@ mod key_fields;
 pub(crate) mod literal;
 pub(crate) mod metadata;
 mod opened;
+mod passed;
 mod positions;
 pub(crate) mod project;
 mod prune;
@@ -50,6 +51,7 @@ mod tests;
 use tokio_util::sync::CancellationToken;
 
 pub use error::ReadError;
+pub use passed::KeyReader;
 pub use reader::TaskReader;
 
 /// Bounds of one reader.

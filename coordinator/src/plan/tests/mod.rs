@@ -4,6 +4,7 @@ mod consecutive;
 mod filter;
 mod history;
 mod model;
+mod pass;
 mod ranges;
 mod reading;
 mod rules;

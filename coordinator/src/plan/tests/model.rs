@@ -9,10 +9,10 @@ use iceberg::spec::{
     DataContentType, DataFile, DataFileBuilder, DataFileFormat, Datum, FormatVersion, Literal, ManifestFile,
     ManifestListWriter, ManifestWriterBuilder, PartitionSpec, Schema, Struct, TableMetadata, Transform,
 };
-use iceferry_common::model::{DeleteKind, FileDifference, ScanTask, Side, SnapshotId};
+use iceferry_common::model::{DeleteKind, FileDifference, Resolution, ScanTask, Side, SnapshotId, Work};
 use iceferry_common::storage::{Storage, StorageProperties};
 
-use crate::plan::{ManifestLists, PlanError, PlanOptions, PlanRequest, PlanSummary, Together, plan};
+use crate::plan::{ManifestLists, PlanError, PlanOptions, PlanRequest, PlanSummary, Together, Ways, plan};
 
 /// Bytes of a row group; every row is a row group of its own.
 const ROW_BYTES: u64 = 10;
@@ -494,6 +494,7 @@ impl Table {
             key: vec![1],
             filter: None,
             together: Together::CarryOver,
+            ways: Ways::rows(),
             partition_type: None,
             manifest_lists: ManifestLists::default(),
             options: PlanOptions {
@@ -515,7 +516,39 @@ impl Table {
         run(self.request(before, after)).await
     }
 
-    /// Rows that the tasks make come (counted up) and go (counted down), read by the dumbest reader there is.
+    /// Rows that the tasks make come (counted up) and go (counted down), read by the dumbest reader there is, in a target
+    /// that holds the state before.
+    pub(super) fn applied(&self, before: Option<SnapshotId>, tasks: &[ScanTask]) -> BTreeMap<Row, i64> {
+        let mut net = self.interpret(tasks);
+        for (row, count) in before.map(|before| self.rows_of(before)).unwrap_or_default() {
+            if tasks.iter().any(|task| self.passes(task, &row)) {
+                *net.entry(row).or_default() -= count;
+            }
+        }
+        net.retain(|_, count| *count != 0);
+        net
+    }
+
+    /// Whether a task deletes a row of the target by its key.
+    fn passes(&self, task: &ScanTask, row: &Row) -> bool {
+        let Work::PassDeletes(work) = &task.work else { return false };
+        let deletes: Vec<Arc<Delete>> =
+            self.states.iter().flat_map(|(_, state)| state.deletes()).map(|of| of.0).collect();
+        task.deletes.iter().zip(&work.constants).any(|(file, constants)| {
+            let delete = deletes.iter().find(|delete| delete.location == file.location).unwrap();
+            let Kind::Equality { ids, keys, .. } = &delete.kind else { panic!("{} has no keys", file.location) };
+            let is_in_partition = constants.iter().all(|constant| {
+                let value = constant.value.as_ref().map(|bytes| match bytes.len() {
+                    4 => i32::from_le_bytes(bytes[..].try_into().unwrap()),
+                    _ => i64::from_le_bytes(bytes[..].try_into().unwrap()) as i32,
+                });
+                row.get(constant.field_id) == value
+            });
+            is_in_partition && matches(ids, keys, row)
+        })
+    }
+
+    /// Rows that the differences of tasks make come (counted up) and go (counted down).
     pub(super) fn interpret(&self, tasks: &[ScanTask]) -> BTreeMap<Row, i64> {
         let mut files: HashMap<String, Arc<File>> = HashMap::new();
         let mut deletes: HashMap<(String, Option<u64>), Arc<Delete>> = HashMap::new();
@@ -559,14 +592,15 @@ impl Table {
         net
     }
 
+    fn rows_of(&self, id: SnapshotId) -> BTreeMap<Row, i64> {
+        let (_, state) = self.states.iter().find(|(of, _)| *of == id).unwrap();
+        state.rows()
+    }
+
     /// The difference of two states' rows.
     pub(super) fn expected(&self, before: Option<SnapshotId>, after: SnapshotId) -> BTreeMap<Row, i64> {
-        let rows = |id: SnapshotId| {
-            let (_, state) = self.states.iter().find(|(of, _)| *of == id).unwrap();
-            state.rows()
-        };
-        let mut net = rows(after);
-        for (row, count) in before.map(rows).unwrap_or_default() {
+        let mut net = self.rows_of(after);
+        for (row, count) in before.map(|before| self.rows_of(before)).unwrap_or_default() {
             *net.entry(row).or_default() -= count;
         }
         net.retain(|_, count| *count != 0);
@@ -577,6 +611,35 @@ impl Table {
     pub(super) async fn check(&self, before: Option<SnapshotId>, after: SnapshotId) -> (Vec<ScanTask>, PlanSummary) {
         let (tasks, summary) = self.plan(before, after).await.unwrap();
         assert_eq!(self.interpret(&tasks), self.expected(before, after), "from {before:?} to {after}: {tasks:#?}");
+        (tasks, summary)
+    }
+}
+
+impl Table {
+    /// Plans for a mirror with this key and everything that need not be decoded, and holds the outcome against the model.
+    pub(super) async fn check_mirror(
+        &self,
+        before: Option<SnapshotId>,
+        after: SnapshotId,
+        key: &[i32],
+    ) -> (Vec<ScanTask>, PlanSummary) {
+        let mut request = self.request(before, after);
+        request.key = key.to_vec();
+        request.ways = Ways { decode: None, takes_deletes: true, passes_deletes: true };
+        let (tasks, summary) = run(request).await.unwrap();
+        let applied = self.applied(before, &tasks);
+        assert_eq!(applied, self.expected(before, after), "from {before:?} to {after} by {key:?}: {tasks:#?}");
+        let mut as_bytes = 0;
+        for task in &tasks {
+            let Work::Copy(work) = &task.work else { continue };
+            as_bytes += task.differences.len() as u64;
+            assert_eq!((task.resolution, work.metrics.len()), (Resolution::Keep, task.differences.len()));
+            let are_new = |of: &FileDifference| of.before == Side::Absent && of.split.is_none();
+            assert!(task.differences.iter().all(are_new), "only new files are carried as bytes, and whole: {task:#?}");
+        }
+        let files = summary.files_added + summary.files_removed + summary.files_changed;
+        assert_eq!(summary.files_as_bytes, as_bytes);
+        assert_eq!(summary.files_as_bytes + summary.files_decoded.values().sum::<u64>(), files, "each has its reason");
         (tasks, summary)
     }
 }

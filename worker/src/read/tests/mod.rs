@@ -11,6 +11,7 @@ mod filter;
 mod many_deletes;
 mod metadata;
 mod nested;
+mod passed;
 mod property;
 mod types;
 
