@@ -335,7 +335,7 @@ impl Planner<'_> {
             spec_id: entry.partition.spec_id,
             partition,
         };
-        Ok(FileDifference { file, split: None, before, after })
+        Ok(FileDifference { file, split: None, before, after, commit: None })
     }
 
     /// Whether a group is larger than a task may be, and its rows can be exchanged. Rows that are told by `_row_id` would
