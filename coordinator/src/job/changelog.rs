@@ -45,6 +45,14 @@ impl ChangelogShape {
             columns: self.columns.clone(),
         }
     }
+
+    /// Has the reader give the number of the snapshot, by which changes of several are told apart, whether or not it is
+    /// written.
+    pub(super) fn tell_snapshots_apart(&mut self) {
+        if !self.metadata_columns.contains(&MetadataColumn::ChangeOrdinal) {
+            self.metadata_columns.push(MetadataColumn::ChangeOrdinal);
+        }
+    }
 }
 
 /// Columns that the job adds to those of the source, with their types.

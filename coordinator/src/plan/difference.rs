@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use futures::TryStreamExt;
 use iceberg::spec::{ManifestContentType, ManifestFile, TableMetadata, Transform};
-use iceferry_common::model::{Identity, ScanTask};
+use iceferry_common::model::{Identity, ScanTask, SourceCommit};
 use tokio::sync::mpsc;
 
 use super::entry::{DataEntry, Decoding, DeleteEntry, Scope};
 use super::error::{FileProblem, PlanError};
 use super::filter::FileFilter;
 use super::manifests::{self, Manifests, Named, Reader};
+use super::net::Line;
 use super::pack::Packer;
 use super::planner::{Planner, Stop};
 use super::reach::{Deletes, State};
@@ -24,17 +25,27 @@ const COLUMNS_WITHOUT_KEY_MAX: usize = 4;
 
 pub(super) async fn plan(request: PlanRequest, tasks: mpsc::Sender<ScanTask>) -> Result<PlanSummary, PlanError> {
     let mut summary = PlanSummary::default();
-    match run(&request, tasks, &mut summary).await {
-        Ok(()) => {
-            summary.complete = true;
-            Ok(summary)
-        }
-        Err(Stop::NobodyThere) => Ok(summary),
-        Err(Stop::Failed(error)) => Err(*error),
+    let planned = run(&request, tasks, &mut summary, None).await;
+    summary.complete = is_complete(planned).map_err(|error| *error)?;
+    Ok(summary)
+}
+
+/// Whether a plan came to its end, and was not left alone.
+pub(super) fn is_complete(planned: Result<(), Stop>) -> Result<bool, Box<PlanError>> {
+    match planned {
+        Ok(()) => Ok(true),
+        Err(Stop::NobodyThere) => Ok(false),
+        Err(Stop::Failed(error)) => Err(error),
     }
 }
 
-async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut PlanSummary) -> Result<(), Stop> {
+/// Plans a difference: its tasks are sent, or all that differs goes into a line as the changes of a snapshot.
+pub(super) async fn run(
+    request: &PlanRequest,
+    tasks: mpsc::Sender<ScanTask>,
+    summary: &mut PlanSummary,
+    line: Option<(&mut Line, SourceCommit)>,
+) -> Result<(), Stop> {
     if request.before == Some(request.after) {
         return Ok(());
     }
@@ -74,7 +85,11 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
     columns.sort_unstable();
     columns.dedup();
     let shared = reached_by_changes(data.shared, &deletes, summary);
-    let may_be_updates = may_be_updates(&request.together, &data.before_only, &deletes);
+    // The other half of an update, or a row that undoes a change, may be in another snapshot of the line.
+    let may_be_updates = match line {
+        Some(_) => request.together != Together::Changes(Identity::None),
+        None => may_be_updates(&request.together, &data.before_only, &deletes),
+    };
     let (mut before_only, mut after_only, mut shared) = (data.before_only, data.after_only, shared);
     if !may_be_updates {
         for manifests in [&mut before_only, &mut after_only, &mut shared] {
@@ -124,7 +139,7 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
     // Files that came wait for those that went, if some may have gone: they may be a rewrite of each other. In a changelog
     // they wait for files that got other deletes as well.
     let is_changelog = matches!(request.together, Together::Changes(_));
-    let may_meet = !only_before.is_empty() || (is_changelog && deletes.changed().next().is_some());
+    let may_meet = line.is_some() || !only_before.is_empty() || (is_changelog && deletes.changed().next().is_some());
     let mut added = Vec::new();
     let mut live_after = Paths::default();
     planner.summary.manifests_opened += after_only.len() as u64;
@@ -157,6 +172,9 @@ async fn run(request: &PlanRequest, tasks: mpsc::Sender<ScanTask>, summary: &mut
 
     let mut removed: Vec<DataEntry> = only_before.into_values().collect();
     removed.sort_by(|a, b| a.path.cmp(&b.path));
+    if let Some((line, commit)) = line {
+        return planner.collect(removed, added, line, commit);
+    }
     match &request.together {
         Together::CarryOver => planner.rewritten(&removed, &added, &group_columns).await?,
         Together::Changes(identity) => {
@@ -184,7 +202,7 @@ fn holds_live_entries(manifest: &Named) -> bool {
 }
 
 /// The columns by which a row that a rewrite carried over would be known: the key, or else the first ones.
-fn group_columns(request: &PlanRequest, decoding: &Decoding) -> Vec<i32> {
+pub(super) fn group_columns(request: &PlanRequest, decoding: &Decoding) -> Vec<i32> {
     if request.together == Together::Changes(Identity::RowId) {
         // An update may change every column.
         return Vec::new();
@@ -199,7 +217,7 @@ fn group_columns(request: &PlanRequest, decoding: &Decoding) -> Vec<i32> {
 
 /// Whether the two sides of a change are in one partition of each spec: equal rows are, and rows of one key when the key
 /// has all columns that the specs partition by.
-fn rows_stay_in_partition(identity: &Identity, table: &TableMetadata) -> bool {
+pub(super) fn rows_stay_in_partition(identity: &Identity, table: &TableMetadata) -> bool {
     match identity {
         Identity::None => true,
         Identity::Columns(key) => table.partition_specs_iter().all(|spec| {

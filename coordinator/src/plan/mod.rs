@@ -3,8 +3,8 @@
 //! [`range`] decides which epochs a run has. [`plan`] takes the two ends of one epoch and gives scan tasks, which go
 //! out while planning still runs. What decides is pure: which manifests count (`manifests`), which delete reaches which
 //! file (`reach`, `bounds`, `partition`), which hold rows that count (`filter`), which files a rewrite may have made of
-//! each other (`group`), and how differences become tasks (`pack`). `difference` and `planner` drive them; `beginning` tells
-//! a history that was cut off.
+//! each other (`group`), and how differences become tasks (`pack`). `difference` and `planner` drive them, `net` for the changes
+//! of several snapshots; `beginning` tells a history that was cut off.
 
 mod beginning;
 mod bounds;
@@ -15,6 +15,7 @@ mod filter;
 mod group;
 mod lists;
 mod manifests;
+mod net;
 mod pack;
 mod partition;
 mod partition_names;
@@ -34,7 +35,8 @@ use tokio::sync::mpsc;
 pub use beginning::root_with_a_past;
 pub use error::PlanError;
 pub use lists::ManifestLists;
-pub use range::{Epoch, Nothing, Range, RangeError, RangeRequest, epochs};
+pub use net::{Step, plan_net};
+pub use range::{Epoch, NoLine, Nothing, Range, RangeError, RangeRequest, epochs, line};
 
 /// Two states of a table, and how their difference is to be cut.
 #[derive(Debug, Clone)]

@@ -4,5 +4,6 @@ mod consecutive;
 mod filter;
 mod history;
 mod model;
+mod net;
 mod ranges;
 mod rules;

@@ -39,13 +39,16 @@ fn pairing(by: &str) -> Pairing {
     Pairing { columns, nulls_pair: by != "row id", duplicates: true }
 }
 
-/// What comes out, as (change, row, ordinal), sorted, and how many pairs cancelled.
+/// A change, its row, and the number of its snapshot.
+type Told = (&'static str, String, i32);
+
+/// What comes out, sorted, and how many pairs cancelled.
 fn net(
     events: &[Event],
     by: &str,
     size: usize,
     memory_bytes_max: u64,
-) -> Result<(Vec<(&'static str, String, i32)>, u64), TagError<TagTestError>> {
+) -> Result<(Vec<Told>, u64), TagError<TagTestError>> {
     let side = |comes: bool| {
         let change = if comes { Change::Insert } else { Change::Delete };
         let of_side: Vec<&Event> = events.iter().filter(|event| event.comes == comes).collect();
