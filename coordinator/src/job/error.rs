@@ -142,6 +142,12 @@ pub enum JobError {
         /// The table uuid in the catalog.
         found: String,
     },
+    /// The source is the target.
+    #[error("target.table: {table} is the source's own table: a job reads one table and writes another")]
+    OwnTable {
+        /// The table.
+        table: String,
+    },
     /// A part of the source that is not carried.
     #[error("source {table}: {problem}")]
     Source {
@@ -177,6 +183,7 @@ impl Classified for JobError {
             Self::Schema { .. } | Self::Source { .. } | Self::AppendOnly { .. } | Self::Target { .. } => Class::Refused,
             Self::Projection { .. }
             | Self::NetCommit { .. }
+            | Self::OwnTable { .. }
             | Self::Key { .. }
             | Self::Identifier { .. }
             | Self::KeyNeeded { .. }

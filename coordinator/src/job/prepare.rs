@@ -3,18 +3,21 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use iceberg::spec::{FormatVersion, Schema, SchemaRef};
+use iceberg::spec::{FormatVersion, NameMapping, Schema, SchemaRef, TableMetadata};
 use iceferry_common::config::{Changes, ColumnChoice, JobFile, StartBound, StartingStrategy};
 use iceferry_common::filter::TableFilter;
 use iceferry_common::model::{Identity, TargetMode};
 
 use super::changelog::{self, AddedColumns, ChangelogShape};
-use super::reading::{Reading, candidates, filter, key, reading, schemas_of_range, those_that_fit};
+use super::reading::{Candidate, Reading, candidates, filter, key, reading, schemas_of_range, those_that_fit};
 use super::schema::{self, Misfit};
 use super::{JobError, columns, meet, net};
 use crate::catalog::{self, Catalog, CatalogError, LoadedTable, TableCreation};
 use crate::commit::{self, Checkpoint};
 use crate::plan::{self, ManifestLists, Range, RangeRequest};
+
+/// The property with a table's name mapping.
+const NAME_MAPPING: &str = "schema.name-mapping.default";
 
 /// A job that may start.
 #[derive(Debug)]
@@ -83,6 +86,9 @@ impl Prepared {
 /// # Errors
 /// [`JobError`]: whatever can be told to be wrong without reading data.
 pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
+    if job.reads_what_it_writes() {
+        return Err(JobError::OwnTable { table: job.source.table.ident().to_string() });
+    }
     let source_catalog =
         catalog::open(&job.source.catalog_properties.expose()).await.map_err(JobError::catalog("source"))?;
     let source = source_catalog.load_table(&job.source.table.ident()).await.map_err(JobError::catalog("source"))?;
@@ -130,6 +136,13 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
     if let Some(misfit) = candidates.iter().find_map(|candidate| added.collision(&candidate.all)) {
         return Err(fit(misfit));
     }
+    // A changelog compares rows by all of their columns.
+    let reads_all = job.target.change_type_column.is_some();
+    let read = |candidate: &Candidate| schema::unreadable(if reads_all { &candidate.all } else { &candidate.carried });
+    if let Some(misfit) = candidates.iter().find_map(read) {
+        return Err(fit(misfit));
+    }
+    check_name_mapping(&source)?;
     let tells_commits = net::tells_commits(&job, &source, &range)?;
     let manifest_lists = ManifestLists::default();
     check_beginning(&job, &source, &range, &manifest_lists, tells_commits).await?;
@@ -211,6 +224,26 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
         mirror_hash,
         notes,
     })
+}
+
+/// The columns of files without field ids are told by it, so it must be readable, whether or not there are such files.
+fn check_name_mapping(source: &LoadedTable) -> Result<(), JobError> {
+    let Some(text) = name_mapping(&source.metadata) else { return Ok(()) };
+    match serde_json::from_str::<NameMapping>(&text) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(JobError::Source {
+            table: source.ident.to_string(),
+            problem: format!(
+                "its property {NAME_MAPPING} is no name mapping ({error}); correct it, or remove it when all of its files \
+                 have field ids"
+            ),
+        }),
+    }
+}
+
+/// The table's property with the names that its columns have in files without field ids.
+pub(super) fn name_mapping(table: &TableMetadata) -> Option<String> {
+    table.properties().get(NAME_MAPPING).cloned()
 }
 
 /// Where changes from the oldest snapshot on are asked for, that it began with nothing. Some writers cut a history off

@@ -14,7 +14,7 @@ use iceferry_common::model::{
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::prepare::{Prepared, Target, prepare};
+use super::prepare::{Prepared, Target, name_mapping, prepare};
 use super::report::{EpochReport, Outcome, RunReport, TargetReport};
 use super::{JobError, outline};
 use crate::catalog::{CatalogError, LoadedTable};
@@ -534,10 +534,6 @@ impl Prepared {
             _ => Ok(()),
         }
     }
-}
-
-fn name_mapping(metadata: &TableMetadata) -> Option<String> {
-    metadata.properties().get("schema.name-mapping.default").cloned()
 }
 
 fn sequence_number(metadata: &TableMetadata, SnapshotId(id): SnapshotId) -> i64 {
