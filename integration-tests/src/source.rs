@@ -72,6 +72,14 @@ impl Source {
         std::fs::write(&self.metadata, metadata.to_string()).expect("the metadata file is written");
     }
 
+    /// The ids of its snapshots, oldest first.
+    pub fn snapshots(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(&self.metadata).expect("the metadata file");
+        let metadata: serde_json::Value = serde_json::from_str(&text).expect("metadata is JSON");
+        let snapshots = metadata["snapshots"].as_array().expect("snapshots");
+        snapshots.iter().map(|snapshot| snapshot["snapshot-id"].to_string()).collect()
+    }
+
     /// Its catalog.
     pub fn catalog(&self) -> Catalog {
         Catalog::Sql { uri: self.uri.clone(), warehouse: self.warehouse.clone() }

@@ -176,6 +176,33 @@ fn an_unsupported_type() {
 }
 
 #[test]
+fn a_name_mapping_that_is_none() {
+    let Some(lab) = Lab::with(&[Component::Core]) else { return };
+    let fresh = Fresh::new();
+    let source = Source::make(&lab, &fresh.scratch.join("source"), 1, 10);
+    source.set_property("schema.name-mapping.default", "[{\"field-id\": 1, names: }]");
+    let job = Job::of_source(&source, &fresh.target(), "lake.t");
+    fresh.fails(&job, REFUSED, &["schema.name-mapping.default", "no name mapping", "db.t"]);
+    let check = Iceferry::find().output(&["check", fresh.scratch.join("job.yaml").to_str().expect("UTF-8")]);
+    says(&check, REFUSED, &["schema.name-mapping.default"]);
+}
+
+#[test]
+fn a_target_that_is_the_source() {
+    let Some(lab) = Lab::with(&[Component::Core]) else { return };
+    let scratch = Scratch::new();
+    let source = Source::make(&lab, &scratch.join("source"), 1, 10);
+    let before = listing(&scratch.join("source"));
+    let job = Job::new("own", &source.catalog(), &source.table, &source.catalog(), &source.table).keys(&["id"]);
+    let job = job.write(&scratch.join("job.yaml"));
+    for verb in ["run", "plan", "check"] {
+        let done = Iceferry::find().output(&[verb, job.to_str().expect("UTF-8")]);
+        says(&done, CONFIG, &["target.table", "source's own table"]);
+    }
+    assert_eq!(listing(&scratch.join("source")), before, "a trace in the table");
+}
+
+#[test]
 fn a_target_with_another_schema() {
     let Some(lab) = Lab::with(&[Component::Core]) else { return };
     let scratch = Scratch::new();

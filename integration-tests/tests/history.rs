@@ -217,6 +217,36 @@ fn a_history_that_was_cut_off_does_not_begin_with_what_is_left() {
     }
 }
 
+#[test]
+fn net_changes_name_their_snapshots_only_where_all_of_them_are_there_and_in_a_line() {
+    let Some(mut reader) = reader() else { return };
+    let net = |moved: &Moved| {
+        let job = moved.changelog().source("changes", "net".into());
+        job.source("include_metadata_columns", json!(["_commit_snapshot_id"]))
+    };
+    for is_cut_off in [false, true] {
+        let mut moved = Moved::new("g_cow");
+        moved.is_cut_off = is_cut_off;
+        let last = moved.fixture.main.len() - 1;
+        moved.put(last, &[], &[0]);
+        let words = ["history gap", "_commit_snapshot_id", moved.id(1), "after_snapshot"];
+        for start in ["initial", "earliest"] {
+            moved.fails(&net(&moved).source("starting_strategy", start.into()), HISTORY_GAP, &words);
+        }
+        let after = net(&moved).source("after_snapshot", moved.id(1).parse::<u64>().expect("an id").into());
+        let log = moved.rows(&mut reader, &after);
+        let snapshots: Vec<&str> = moved.fixture.main[2..].iter().map(|snapshot| snapshot.id.as_str()).collect();
+        assert!(log.iter().all(|line| snapshots.iter().any(|id| line.contains(id))), "{log:#?}");
+    }
+    let mut moved = Moved::new("g_cow");
+    let last = moved.fixture.main.len() - 1;
+    moved.put(last, &[], &[]);
+    moved.rows(&mut reader, &net(&moved));
+    moved.put(1, &[], &[]);
+    let resync = net(&moved).source("on_rollback", "resync".into());
+    moved.fails(&resync, CONFIG, &["_commit_snapshot_id", "on_rollback: resync", "leave the column out"]);
+}
+
 /// The rows that a changelog leaves, each with how often.
 fn applied(log: &[String]) -> BTreeMap<String, i64> {
     let mut rows = BTreeMap::new();

@@ -66,7 +66,7 @@ fn one(reader: &mut Reader, seed: u64) {
         has_unique_ids: !seed.is_multiple_of(3),
         evolves: seed % 7 < 3,
     };
-    let table = Author::write(&scratch.join("source"), seed, kind, SNAPSHOTS);
+    let mut table = Author::write(&scratch.join("source"), seed, kind, SNAPSHOTS);
     let last = table.snapshots.len() - 1;
     let identity = match (seed / 2) % 4 {
         // Which of several equal rows is carried over is open, and so is whose row id is left.
@@ -111,7 +111,8 @@ fn one(reader: &mut Reader, seed: u64) {
     for at in 0..=last {
         let snapshot = &table.snapshots[at];
         let events = of_snapshot.remove(&snapshot.id).unwrap_or_default();
-        check(&table, at.checked_sub(1), at, &events, &shown);
+        let (went, came) = difference(&table, at.checked_sub(1), at);
+        check(&went, &came, &events, &shown);
         for event in &events {
             assert_eq!(event.ordinal, ordinal, "snapshot {}", snapshot.id);
         }
@@ -122,7 +123,22 @@ fn one(reader: &mut Reader, seed: u64) {
     let middle = (seed % 5) as usize;
     let net = log("net").source("changes", "net".into()).source("after_snapshot", table.snapshots[middle].id.into());
     let events: Vec<Event> = reader.rows(&run(net)).iter().map(|line| Event::parse(line)).collect();
-    check(&table, Some(middle), last, &events, &shown);
+    let (went, came) = difference(&table, Some(middle), last);
+    check(&went, &came, &events, &shown);
+
+    // The same, each change with the snapshot that last made it: in small tasks that exchange rows, and in one.
+    for (target, from, split_bytes) in [("told", Some(middle), 1_500), ("told_whole", None, 1 << 30)] {
+        table.set_split_bytes(split_bytes);
+        let net = log(target).source("changes", "net".into());
+        let net = net.source("include_metadata_columns", json!(["_change_ordinal", "_commit_snapshot_id"]));
+        let net = match from {
+            Some(from) => net.source("after_snapshot", table.snapshots[from].id.into()),
+            None => net.source("starting_strategy", "earliest".into()),
+        };
+        let events: Vec<Event> = reader.rows(&run(net)).iter().map(|line| Event::parse(line)).collect();
+        check_collapsed(&table, from, last, &events, &shown);
+    }
+    table.set_split_bytes(1_500);
 
     if kind.has_unique_ids {
         let stops: &[usize] = if table.has_one_schema() { &[0, middle, last] } else { &[last] };
@@ -224,7 +240,7 @@ impl Event {
         Self {
             line: Choice::All.of(&format!("{row}}}")),
             change: rest["t"].as_str().expect("a text").to_owned(),
-            // Net changes have neither.
+            // Net changes have neither unless they are asked for.
             ordinal: rest["_change_ordinal"].as_i64().unwrap_or(-1),
             snapshot: rest["_commit_snapshot_id"].as_i64().unwrap_or(-1),
         }
@@ -233,12 +249,71 @@ impl Event {
 
 type Rows = Vec<(String, i64, Option<i64>)>;
 
-/// The events between two states, of which the first may be the empty one, are their difference and nothing else.
-fn check(table: &ModelTable, before: Option<usize>, after: usize, events: &[Event], shown: &Shown) {
-    let Shown { identity, kind, choice, .. } = *shown;
+/// The rows that went and those that came between two states, of which the first may be the empty one.
+fn difference(table: &ModelTable, before: Option<usize>, after: usize) -> (Rows, Rows) {
     let before_rows = before.map(|before| table.rows(before, after)).unwrap_or_default();
     let after_rows = table.rows(after, after);
-    let (went, came) = (surplus(&before_rows, &after_rows), surplus(&after_rows, &before_rows));
+    (surplus(&before_rows, &after_rows), surplus(&after_rows, &before_rows))
+}
+
+/// A row of a net change, with the place of the snapshot that made it and its number among those that change rows.
+type Made = ((String, i64, Option<i64>), usize, i64);
+
+/// The net changes over the snapshots behind one, or from the empty state on: the changes of each snapshot in turn, of which
+/// each undoes the latest that is open and opposite to it.
+fn collapsed(table: &ModelTable, from: Option<usize>, to: usize) -> (Vec<Made>, Vec<Made>) {
+    let (mut went, mut came): (Vec<Made>, Vec<Made>) = (Vec::new(), Vec::new());
+    let mut ordinal = 0;
+    for at in from.map_or(0, |from| from + 1)..=to {
+        if table.snapshots[at].operation == "replace" {
+            continue;
+        }
+        let (gone, new) = difference(table, at.checked_sub(1), at);
+        for (is_new, rows) in [(false, gone), (true, new)] {
+            let (open, other) = if is_new { (&mut came, &mut went) } else { (&mut went, &mut came) };
+            for row in rows {
+                match other.iter().rposition(|(open, ..)| open.0 == row.0) {
+                    Some(undone) => drop(other.remove(undone)),
+                    None => open.push((row, at, ordinal)),
+                }
+            }
+        }
+        ordinal += 1;
+    }
+    (went, came)
+}
+
+/// The events over several snapshots are the difference of the two ends, and each is of the snapshot that last made it.
+fn check_collapsed(table: &ModelTable, from: Option<usize>, to: usize, events: &[Event], shown: &Shown) {
+    let (went, came) = collapsed(table, from, to);
+    let rows = |made: &[Made]| made.iter().map(|(row, ..)| row.clone()).collect::<Rows>();
+    check(&rows(&went), &rows(&came), events, shown);
+    for (types, made) in [(["DELETE", "UPDATE_BEFORE"], &went), (["INSERT", "UPDATE_AFTER"], &came)] {
+        let mut expected: Vec<(String, i64, i64)> = made
+            .iter()
+            .filter(|(row, ..)| !shown.matching(vec![row.clone()]).is_empty())
+            .map(|(row, at, ordinal)| (shown.choice.of(&row.0), table.snapshots[*at].id, *ordinal))
+            .collect();
+        expected.sort();
+        let of_side = events.iter().filter(|event| types.contains(&event.change.as_str()));
+        let mut found: Vec<_> = of_side.map(|event| (event.line.clone(), event.snapshot, event.ordinal)).collect();
+        found.sort();
+        assert_eq!(found, expected, "{types:?} from {from:?} to {to}, {shown:?}");
+    }
+    // Their sum is what the two ends say.
+    let (by_ends_went, by_ends_came) = difference(table, from, to);
+    for (one, other) in [(went, by_ends_went), (came, by_ends_came)] {
+        let mut one: Vec<String> = one.into_iter().map(|((line, ..), ..)| line).collect();
+        let mut other: Vec<String> = other.into_iter().map(|(line, ..)| line).collect();
+        one.sort();
+        other.sort();
+        assert_eq!(one, other, "the model contradicts itself");
+    }
+}
+
+/// The events are these rows that went and came, and nothing else.
+fn check(went: &Rows, came: &Rows, events: &[Event], shown: &Shown) {
+    let Shown { identity, kind, choice, .. } = *shown;
     let of = |types: [&str; 2]| {
         let lines = events.iter().filter(|event| types.contains(&event.change.as_str())).map(|event| &event.line);
         let mut lines: Vec<&String> = lines.collect();
@@ -252,19 +327,16 @@ fn check(table: &ModelTable, before: Option<usize>, after: usize, events: &[Even
         lines
     };
     let told: Vec<String> = events.iter().map(|event| format!("{} {}", event.change, event.line)).collect();
-    let what = format!("{shown:?} from {before:?} to {after}: {told:#?}");
+    let what = format!("{shown:?}: {told:#?}");
     assert!(
-        of(["DELETE", "UPDATE_BEFORE"]).into_iter().eq(&sorted(&went)),
+        of(["DELETE", "UPDATE_BEFORE"]).into_iter().eq(&sorted(went)),
         "rows that went, expected {went:#?}\n{what}"
     );
-    assert!(
-        of(["INSERT", "UPDATE_AFTER"]).into_iter().eq(&sorted(&came)),
-        "rows that came, expected {came:#?}\n{what}"
-    );
+    assert!(of(["INSERT", "UPDATE_AFTER"]).into_iter().eq(&sorted(came)), "rows that came, expected {came:#?}\n{what}");
 
     // By what identifies a row: as many updates as both sides have rows.
     let (mut of_went, mut of_came) = (BTreeMap::<i64, usize>::new(), BTreeMap::<i64, usize>::new());
-    for (rows, counts) in [(&went, &mut of_went), (&came, &mut of_came)] {
+    for (rows, counts) in [(went, &mut of_went), (came, &mut of_came)] {
         for (_, id, row_id) in rows {
             match (identity, row_id) {
                 (Identity::Id, _) => *counts.entry(*id).or_default() += 1,
@@ -288,7 +360,7 @@ fn check(table: &ModelTable, before: Option<usize>, after: usize, events: &[Even
             Identity::RowId => row_id.is_some_and(|row_id| other.contains_key(&row_id)),
             Identity::Nothing => false,
         };
-        for (change, rows, other) in [("UPDATE_BEFORE", &went, &of_came), ("UPDATE_AFTER", &came, &of_went)] {
+        for (change, rows, other) in [("UPDATE_BEFORE", went, &of_came), ("UPDATE_AFTER", came, &of_went)] {
             let expected: Rows = rows.iter().filter(|row| is_update(row, other)).cloned().collect();
             assert!(
                 of([change, change]).into_iter().eq(&sorted(&expected)),

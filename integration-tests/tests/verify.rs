@@ -397,6 +397,23 @@ fn an_older_state_of_the_target_is_compared_when_it_is_asked_for() {
 }
 
 #[test]
+fn two_snapshots_of_one_table_are_compared() {
+    let Some(lab) = Lab::with(&[Component::Core]) else { return };
+    let scratch = Scratch::new();
+    let source = Source::make(&lab, &scratch.folder("source"), 2, 100);
+    let snapshots = source.snapshots();
+    let job = Job::new("own", &source.catalog(), &source.table, &source.catalog(), &source.table).keys(KEY);
+    let job = job.write(&scratch.join("job.yaml"));
+    let (first, last) = (&snapshots[0], &snapshots[snapshots.len() - 1]);
+    let before = listing(&scratch.join("source"));
+    let report = verify(&job, DIFFERENT, &["--source-snapshot", first, "--target-snapshot", last]);
+    assert_eq!((&report["source"]["snapshot_id"], &report["target"]["snapshot_id"]), (&json!(first), &json!(last)));
+    verify(&job, 0, &["--source-snapshot", first, "--target-snapshot", first]);
+    verify(&job, 0, &["--source-snapshot", last]);
+    assert_eq!(listing(&scratch.join("source")), before, "nothing is left, and nothing changed");
+}
+
+#[test]
 fn a_comparison_that_is_told_to_stop_leaves_nothing() {
     let Some(lab) = Lab::with(&[Component::Core]) else { return };
     let scratch = Scratch::new();

@@ -497,10 +497,6 @@ fn mistakes_of_the_whole_file_have_their_own_messages() {
             "mode: unknown key; did you mean target.mode?",
         ),
         (
-            format!("name: a\nsource: {block}\ntarget: {block}"),
-            "target.table: is the source's own table: a job reads one table and writes another",
-        ),
-        (
             format!("name: a\nsource: {{ table: orders, catalog_properties: {{}} }}\ntarget: {other}"),
             "source.table: 'orders' has no namespace: write namespace.table",
         ),

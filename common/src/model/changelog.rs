@@ -6,12 +6,12 @@ use std::str::FromStr;
 
 use iceberg::spec::{PrimitiveType, SchemaRef, StructType, Type};
 
-use super::SnapshotId;
+use super::{FileDifference, SnapshotId};
 
 /// How an epoch's changes become rows of a changelog.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Changelog {
-    /// The source snapshot that made the changes.
+    /// The source snapshot that made the changes, unless their file difference names another. See [`Self::commit_of`].
     pub commit: SourceCommit,
     /// Columns that the reader gives behind those of the read schema, in this order.
     pub metadata_columns: Vec<MetadataColumn>,
@@ -26,6 +26,13 @@ pub struct Changelog {
     pub compared_schema: Option<SchemaRef>,
     /// For each column of the write schema, where its values come from.
     pub columns: Vec<ColumnSource>,
+}
+
+impl Changelog {
+    /// The source snapshot that made the changes of a file difference.
+    pub fn commit_of(&self, difference: &FileDifference) -> SourceCommit {
+        difference.commit.unwrap_or(self.commit)
+    }
 }
 
 /// A snapshot of the source, as its changes name it.

@@ -1,5 +1,7 @@
 //! Scan tasks: the difference of two table states, cut into pieces of work for one worker each.
 
+use super::SourceCommit;
+
 /// File differences for one worker.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScanTask {
@@ -38,6 +40,21 @@ pub enum Resolution {
     /// The task holds both sides of every change that its rows are a part of: equal rows cancel, and a DELETE and an
     /// INSERT of one identity become an update.
     Updates,
+    /// As [`Self::Updates`], of the changes of several snapshots: in each of them equal rows cancel, then a DELETE and an
+    /// INSERT of equal rows in different ones, so that what is left is the difference of the two ends, and each row of it is
+    /// of the snapshot that last made it. Updates are told last, where anything tells them.
+    Net,
+}
+
+impl Resolution {
+    /// Whether rows that a filter leaves out are compared nevertheless, since they may be the other half of an update: the
+    /// filter then comes behind the comparison.
+    pub fn compares_all_rows(self) -> bool {
+        match self {
+            Self::Updates | Self::Net => true,
+            Self::Keep | Self::CarryOver => false,
+        }
+    }
 }
 
 /// One data file with its deletes before and after. A row that was live before and is not after is a DELETE; one that
@@ -52,6 +69,9 @@ pub struct FileDifference {
     pub before: Side,
     /// The file in the state that the target is to have.
     pub after: Side,
+    /// The snapshot that made the difference, where the epoch's changes are told snapshot by snapshot: both states are
+    /// those around it then. Otherwise it is that of the epoch.
+    pub commit: Option<SourceCommit>,
 }
 
 impl FileDifference {

@@ -87,7 +87,8 @@ fn scan(id: u64) -> ScanTask {
         spec_id: 0,
         partition: Vec::new(),
     };
-    let difference = FileDifference { file, split: None, before: Side::Absent, after: Side::Present(vec![]) };
+    let difference =
+        FileDifference { file, split: None, before: Side::Absent, after: Side::Present(vec![]), commit: None };
     ScanTask {
         id: TaskId(id),
         differences: vec![difference],

@@ -45,7 +45,19 @@ impl ChangelogShape {
             columns: self.columns.clone(),
         }
     }
+
+    /// Has the reader give the number of the snapshot, by which changes of several are told apart, whether or not it is
+    /// written.
+    pub(super) fn tell_snapshots_apart(&mut self) {
+        if !self.metadata_columns.contains(&MetadataColumn::ChangeOrdinal) {
+            self.metadata_columns.push(MetadataColumn::ChangeOrdinal);
+        }
+    }
 }
+
+/// What to do about a `_partition` column of another type.
+const OTHER_PARTITION: &str =
+    "; the source is partitioned by other fields than when the target was made, so make a new target";
 
 /// Columns that the job adds to those of the source, with their types.
 #[derive(Debug, Clone)]
@@ -138,13 +150,17 @@ impl AddedColumns {
                 None => fields.push(Arc::clone(field)),
                 Some(wanted) if is_like(&wanted, &field.field_type) => {}
                 Some(wanted) => {
-                    let problem = format!("it is {} in the target, and {wanted} is to be written", field.field_type);
+                    let is_partition = field.name == MetadataColumn::Partition.name();
+                    let advice = if is_partition { OTHER_PARTITION } else { "" };
+                    let (found, wanted) = (shown(&field.field_type), shown(&wanted));
+                    let problem = format!("it is {found} in the target, and {wanted} is to be written{advice}");
                     return Err(Misfit { column: field.name.clone(), problem });
                 }
             }
         }
         // In the order of the job file, so that the same one is named each time.
         if let Some((name, wanted)) = self.names().find(|(name, _)| left.contains_key(name)) {
+            let wanted = shown(&wanted);
             let problem = format!("the target has no such column; add it as {wanted}, or make a new target");
             return Err(Misfit { column: name.to_owned(), problem });
         }
@@ -210,6 +226,17 @@ fn renumbered(field: &NestedField, id: i32) -> NestedFieldRef {
     Arc::new(field)
 }
 
+/// A type as a person writes it.
+fn shown(of: &Type) -> String {
+    match of {
+        Type::Struct(inner) => {
+            let fields = inner.fields().iter().map(|field| format!("{}: {}", field.name, shown(&field.field_type)));
+            format!("struct<{}>", fields.collect::<Vec<_>>().join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
 /// Whether a column of one type takes values of the other: ids aside, they are equal.
 fn is_like(wanted: &Type, found: &Type) -> bool {
     match (wanted, found) {
@@ -253,4 +280,35 @@ fn partition_type(table: &TableMetadata) -> Result<StructType, Misfit> {
     }
     fields.sort_by_key(|field| field.id);
     Ok(StructType::new(fields))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_column_of_other_fields_is_told_by_their_names() {
+        let field = |id, name: &str| Arc::new(NestedField::optional(id, name, Type::Primitive(PrimitiveType::Int)));
+        let partition =
+            |names: &[&str]| StructType::new((1_000..).zip(names).map(|(id, name)| field(id, name)).collect());
+        let added = AddedColumns {
+            change_type: None,
+            metadata: vec![MetadataColumn::Partition],
+            partition_type: partition(&["region", "day"]),
+        };
+        let target = |of: Type| {
+            let column = Arc::new(NestedField::optional(7, MetadataColumn::Partition.name(), of));
+            Schema::builder().with_fields([field(1, "id"), column]).build().unwrap()
+        };
+        assert!(added.taken_from(&target(Type::Struct(partition(&["region", "day"])))).is_ok());
+        let misfit = added.taken_from(&target(Type::Struct(partition(&["region"])))).unwrap_err();
+        assert_eq!(
+            misfit.problem,
+            "it is struct<region: int> in the target, and struct<region: int, day: int> is to be written; the source is \
+             partitioned by other fields than when the target was made, so make a new target"
+        );
+        let without = Schema::builder().with_fields([field(1, "id")]).build().unwrap();
+        let misfit = added.taken_from(&without).unwrap_err();
+        assert!(misfit.problem.contains("add it as struct<region: int, day: int>"), "{}", misfit.problem);
+    }
 }

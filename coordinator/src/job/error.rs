@@ -2,6 +2,7 @@
 
 use iceferry_common::fault::{Class, Classified};
 use iceferry_common::filter::FilterError;
+use iceferry_common::model::SnapshotId;
 
 use crate::catalog::CatalogError;
 
@@ -60,19 +61,29 @@ pub enum JobError {
         /// What is wrong with it, and what to do.
         problem: String,
     },
-    /// The snapshot of each change is asked for, of changes that are those of several snapshots together.
+    /// The snapshot of each change is asked for, of changes over a history that is no line.
     #[error(
-        "source.include_metadata_columns: {column}: with {with} a change of {table} may be the outcome of several \
-         snapshots, and which one last made it is not told; leave the column out, or make a new target with changes: \
-         per_snapshot"
+        "source.include_metadata_columns: {column}: with on_rollback: resync a change of {table} is the outcome of \
+         snapshots of two histories, and which one last made it is not told; leave the column out, or make a new target"
     )]
     NetCommit {
-        /// The setting by which it is.
-        with: &'static str,
         /// The source table.
         table: String,
         /// The column.
         column: String,
+    },
+    /// The snapshot of each change is asked for, of changes from a beginning that is gone.
+    #[error(
+        "history gap: source.include_metadata_columns: {column}: the changes of {table} up to snapshot {oldest} are asked \
+         for, and the snapshots that made them were expired; leave the column out, or begin with after_snapshot: {oldest}"
+    )]
+    NetBeginning {
+        /// The source table.
+        table: String,
+        /// The column.
+        column: String,
+        /// The oldest snapshot that is left.
+        oldest: SnapshotId,
     },
     /// Rows left the source, and there is nothing to delete them by.
     #[error(
@@ -131,6 +142,12 @@ pub enum JobError {
         /// The table uuid in the catalog.
         found: String,
     },
+    /// The source is the target.
+    #[error("target.table: {table} is the source's own table: a job reads one table and writes another")]
+    OwnTable {
+        /// The table.
+        table: String,
+    },
     /// A part of the source that is not carried.
     #[error("source {table}: {problem}")]
     Source {
@@ -166,11 +183,12 @@ impl Classified for JobError {
             Self::Schema { .. } | Self::Source { .. } | Self::AppendOnly { .. } | Self::Target { .. } => Class::Refused,
             Self::Projection { .. }
             | Self::NetCommit { .. }
+            | Self::OwnTable { .. }
             | Self::Key { .. }
             | Self::Identifier { .. }
             | Self::KeyNeeded { .. }
             | Self::MirrorChanged { .. } => Class::Config,
-            Self::SourceReplaced { .. } => Class::HistoryGap,
+            Self::SourceReplaced { .. } | Self::NetBeginning { .. } => Class::HistoryGap,
             Self::Filter { source, .. } => source.class(),
             Self::Range(error) => error.class(),
             Self::Plan(error) => error.class(),

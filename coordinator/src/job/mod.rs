@@ -8,6 +8,7 @@ mod changelog;
 mod columns;
 mod error;
 mod meet;
+mod net;
 mod outline;
 mod prepare;
 mod projection;

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use super::JobError;
 use super::prepare::{Prepared, Target};
 use super::run::work;
-use crate::plan::{self, Nothing, PlanSummary};
+use crate::plan::{Nothing, PlanSummary};
 
 /// What a run would do.
 #[derive(Debug, Clone, Serialize)]
@@ -60,7 +60,8 @@ pub async fn outline(prepared: &Prepared) -> Result<Outline, JobError> {
                 }
                 Ok::<_, JobError>(())
             };
-            let planning = async { plan::plan(prepared.plan_request(epoch), tasks).await.map_err(JobError::from) };
+            let request = prepared.plan_request(epoch);
+            let planning = async { prepared.plan(request, epoch, 0, tasks).await.map_err(JobError::from) };
             tokio::try_join!(planning, checking)?.0
         };
         outlines.push(EpochOutline {

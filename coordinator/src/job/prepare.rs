@@ -3,18 +3,21 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use iceberg::spec::{FormatVersion, Schema, SchemaRef};
+use iceberg::spec::{FormatVersion, NameMapping, Schema, SchemaRef, TableMetadata};
 use iceferry_common::config::{Changes, ColumnChoice, JobFile, StartBound, StartingStrategy};
 use iceferry_common::filter::TableFilter;
 use iceferry_common::model::{Identity, TargetMode};
 
 use super::changelog::{self, AddedColumns, ChangelogShape};
-use super::reading::{Reading, candidates, filter, key, reading, schemas_of_range, those_that_fit};
+use super::reading::{Candidate, Reading, candidates, filter, key, reading, schemas_of_range, those_that_fit};
 use super::schema::{self, Misfit};
-use super::{JobError, columns, meet};
+use super::{JobError, columns, meet, net};
 use crate::catalog::{self, Catalog, CatalogError, LoadedTable, TableCreation};
 use crate::commit::{self, Checkpoint};
 use crate::plan::{self, ManifestLists, Range, RangeRequest};
+
+/// The property with a table's name mapping.
+const NAME_MAPPING: &str = "schema.name-mapping.default";
 
 /// A job that may start.
 #[derive(Debug)]
@@ -47,6 +50,8 @@ pub struct Prepared {
     pub filter: Option<TableFilter>,
     /// How changes become rows, when the target is a changelog.
     pub changelog: Option<ChangelogShape>,
+    /// Whether the changes of an epoch name several snapshots, each the one that last made it.
+    pub tells_commits: bool,
     /// Manifest lists that were read last: an epoch begins where the one before it ended.
     pub manifest_lists: ManifestLists,
     /// The hash of what defines the mirror, the source's columns included.
@@ -81,6 +86,9 @@ impl Prepared {
 /// # Errors
 /// [`JobError`]: whatever can be told to be wrong without reading data.
 pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
+    if job.reads_what_it_writes() {
+        return Err(JobError::OwnTable { table: job.source.table.ident().to_string() });
+    }
     let source_catalog =
         catalog::open(&job.source.catalog_properties.expose()).await.map_err(JobError::catalog("source"))?;
     let source = source_catalog.load_table(&job.source.table.ident()).await.map_err(JobError::catalog("source"))?;
@@ -128,9 +136,16 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
     if let Some(misfit) = candidates.iter().find_map(|candidate| added.collision(&candidate.all)) {
         return Err(fit(misfit));
     }
-    check_commit_columns(&job, &source, &range)?;
+    // A changelog compares rows by all of their columns.
+    let reads_all = job.target.change_type_column.is_some();
+    let read = |candidate: &Candidate| schema::unreadable(if reads_all { &candidate.all } else { &candidate.carried });
+    if let Some(misfit) = candidates.iter().find_map(read) {
+        return Err(fit(misfit));
+    }
+    check_name_mapping(&source)?;
+    let tells_commits = net::tells_commits(&job, &source, &range)?;
     let manifest_lists = ManifestLists::default();
-    check_beginning(&job, &source, &range, &manifest_lists).await?;
+    check_beginning(&job, &source, &range, &manifest_lists, tells_commits).await?;
     let target = match existing {
         Some(table) => {
             check_target(&job, &table, checkpoint.as_ref())?;
@@ -169,7 +184,11 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
             let mut shape = added.shape(&write_schema, &read_schema, identity, duplicate_keys);
             // The full row decides, the projection is shown.
             let is_narrow = job.source.projection != ColumnChoice::All;
-            shape.compared_schema = (is_narrow && shape.has_change_type).then(|| Arc::clone(&schemas.all));
+            let compares = shape.has_change_type || tells_commits;
+            shape.compared_schema = (is_narrow && compares).then(|| Arc::clone(&schemas.all));
+            if tells_commits {
+                shape.tell_snapshots_apart();
+            }
             Some(shape)
         }
     };
@@ -200,10 +219,31 @@ pub async fn prepare(job: JobFile) -> Result<Prepared, JobError> {
         read_key,
         filter,
         changelog,
+        tells_commits,
         manifest_lists,
         mirror_hash,
         notes,
     })
+}
+
+/// The columns of files without field ids are told by it, so it must be readable, whether or not there are such files.
+fn check_name_mapping(source: &LoadedTable) -> Result<(), JobError> {
+    let Some(text) = name_mapping(&source.metadata) else { return Ok(()) };
+    match serde_json::from_str::<NameMapping>(&text) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(JobError::Source {
+            table: source.ident.to_string(),
+            problem: format!(
+                "its property {NAME_MAPPING} is no name mapping ({error}); correct it, or remove it when all of its files \
+                 have field ids"
+            ),
+        }),
+    }
+}
+
+/// The table's property with the names that its columns have in files without field ids.
+pub(super) fn name_mapping(table: &TableMetadata) -> Option<String> {
+    table.properties().get(NAME_MAPPING).cloned()
 }
 
 /// Where changes from the oldest snapshot on are asked for, that it began with nothing. Some writers cut a history off
@@ -213,39 +253,29 @@ async fn check_beginning(
     source: &LoadedTable,
     range: &Range,
     lists: &ManifestLists,
+    tells_commits: bool,
 ) -> Result<(), JobError> {
     let Range::Epochs(epochs) = range else { return Ok(()) };
     let Some(first) = epochs.first().filter(|epoch| epoch.before.is_none()) else { return Ok(()) };
     let start = match job.source.bounds.start {
         // The whole state is asked for, whatever became of the history before.
-        None | Some(StartBound::Strategy(StartingStrategy::Initial)) => return Ok(()),
-        Some(StartBound::Strategy(StartingStrategy::Earliest)) if job.changes() == Changes::Net => return Ok(()),
-        Some(start) => start,
+        None | Some(StartBound::Strategy(StartingStrategy::Initial)) if !tells_commits => return Ok(()),
+        Some(StartBound::Strategy(StartingStrategy::Earliest)) if job.changes() == Changes::Net && !tells_commits => {
+            return Ok(());
+        }
+        start => start,
     };
     let name = source.ident.to_string();
     // The planner finds the list that is read here.
     match plan::root_with_a_past(&name, &source.storage, &source.metadata, lists, first.through).await? {
         None => Ok(()),
-        Some(oldest) => Err(plan::RangeError::cut_off(start, oldest).into()),
-    }
-}
-
-/// A net change may be the outcome of several snapshots: which of them last made it is not told, so it must not be asked for.
-fn check_commit_columns(job: &JobFile, source: &LoadedTable, range: &Range) -> Result<(), JobError> {
-    let column = job.source.metadata_columns.iter().find(|column| column.is_of_commit());
-    let (Some(column), Range::Epochs(epochs)) = (column, range) else { return Ok(()) };
-    let with = match range.resync(&source.metadata) {
-        Some(_) => "on_rollback: resync",
-        None if job.changes() == Changes::Net => "changes: net",
-        None => return Ok(()),
-    };
-    let is_of_one_snapshot = |epoch: &plan::Epoch| {
-        let through = source.metadata.snapshot_by_id(epoch.through.0);
-        through.is_some_and(|through| through.parent_snapshot_id() == epoch.before.map(|before| before.0))
-    };
-    match epochs.iter().all(is_of_one_snapshot) {
-        true => Ok(()),
-        false => Err(JobError::NetCommit { table: source.ident.to_string(), column: column.to_string(), with }),
+        Some(oldest) => Err(match (start, job.source.metadata_columns.iter().find(|column| column.is_of_commit())) {
+            (_, Some(column)) if tells_commits => {
+                JobError::NetBeginning { table: name, column: column.to_string(), oldest }
+            }
+            (Some(start), _) => plan::RangeError::cut_off(start, oldest).into(),
+            (None, _) => return Ok(()),
+        }),
     }
 }
 

@@ -14,7 +14,7 @@ use iceferry_common::model::{
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::prepare::{Prepared, Target, prepare};
+use super::prepare::{Prepared, Target, name_mapping, prepare};
 use super::report::{EpochReport, Outcome, RunReport, TargetReport};
 use super::{JobError, outline};
 use crate::catalog::{CatalogError, LoadedTable};
@@ -282,7 +282,8 @@ impl Carrier<'_> {
         let planning = async {
             let mut request = self.prepared.plan_request(epoch);
             request.options.slots = self.options.slots_expected.max(self.dispatcher.progress().borrow().slots);
-            let plan = async { plan::plan(request, planned).await.map_err(JobError::from) };
+            let ordinal = self.change_ordinal()?;
+            let plan = async { self.prepared.plan(request, epoch, ordinal, planned).await.map_err(JobError::from) };
             let (summary, ()) = tokio::try_join!(plan, self.check_tasks(checked, accepted))?;
             observer.planned(id, &summary);
             Ok::<_, JobError>(summary)
@@ -385,7 +386,7 @@ impl Carrier<'_> {
             source_snapshot_id: epoch.through,
             source_sequence_number: sequence_number(source, epoch.through),
             mirror_hash: prepared.mirror_hash.clone(),
-            next_change_ordinal: self.change_ordinal()?.saturating_add(i32::from(!epoch.rewrites_only)),
+            next_change_ordinal: self.change_ordinal()?.saturating_add(prepared.commits_in(epoch)),
             data_location: commit::data_location(&self.table.metadata),
             staged: Arc::new(staged),
         };
@@ -502,13 +503,13 @@ impl Prepared {
     /// Which differences the planner puts together.
     fn together(&self) -> Together {
         match &self.changelog {
-            Some(shape) if shape.has_change_type => Together::Changes(shape.identity.clone()),
+            Some(shape) if shape.has_change_type || self.tells_commits => Together::Changes(shape.identity.clone()),
             _ => Together::CarryOver,
         }
     }
 
     /// The snapshot that an epoch's changes are of.
-    fn commit_of(&self, epoch: &Epoch, change_ordinal: i32) -> SourceCommit {
+    pub(super) fn commit_of(&self, epoch: &Epoch, change_ordinal: i32) -> SourceCommit {
         let snapshot = self.source.metadata.snapshot_by_id(epoch.through.0);
         SourceCommit {
             snapshot_id: epoch.through,
@@ -536,10 +537,6 @@ impl Prepared {
             _ => Ok(()),
         }
     }
-}
-
-fn name_mapping(metadata: &TableMetadata) -> Option<String> {
-    metadata.properties().get("schema.name-mapping.default").cloned()
 }
 
 fn sequence_number(metadata: &TableMetadata, SnapshotId(id): SnapshotId) -> i64 {

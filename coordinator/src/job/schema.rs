@@ -11,6 +11,9 @@ use iceberg::spec::{
     Type,
 };
 
+/// Digits of a decimal (spec, primitive types).
+const DECIMAL_DIGITS_MAX: u32 = 38;
+
 /// One column that does not fit: its full name, and what is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Misfit {
@@ -109,6 +112,33 @@ fn fit_type<'a>(source: &'a Type, target: &'a Type, path: &mut Vec<&'a str>) -> 
             ),
         )),
     }
+}
+
+/// The first column, at any depth, of a type that no reader has: a decimal of more digits than the format allows.
+pub(super) fn unreadable(schema: &Schema) -> Option<Misfit> {
+    fn inside(fields: &[NestedFieldRef], path: &mut Vec<String>) -> Option<String> {
+        fields.iter().find_map(|field| {
+            path.push(field.name.clone());
+            let found = match field.field_type.as_ref() {
+                Type::Primitive(PrimitiveType::Decimal { precision, .. }) if *precision > DECIMAL_DIGITS_MAX => {
+                    Some(format!("it is {}", field.field_type))
+                }
+                Type::Primitive(_) => None,
+                Type::Struct(inner) => inside(inner.fields(), path),
+                Type::List(list) => inside(std::slice::from_ref(&list.element_field), path),
+                Type::Map(map) => inside(&[Arc::clone(&map.key_field), Arc::clone(&map.value_field)], path),
+            };
+            if found.is_none() {
+                path.pop();
+            }
+            found
+        })
+    }
+    let mut path = Vec::new();
+    let what = inside(schema.as_struct().fields(), &mut path)?;
+    let problem =
+        format!("{what}, and a decimal has {DECIMAL_DIGITS_MAX} digits at most; leave it out with source.drop");
+    Some(Misfit { column: path.join("."), problem })
 }
 
 /// Every field, at top level and inside of structs, that any schema of the table has or had, in its newest definition. Delete
@@ -273,6 +303,19 @@ mod tests {
 
     fn schema(fields: Vec<NestedFieldRef>) -> Schema {
         Schema::builder().with_fields(fields).build().unwrap()
+    }
+
+    #[test]
+    fn a_decimal_of_too_many_digits_is_named_wherever_it_stands() {
+        let decimal = |precision| Type::Primitive(PrimitiveType::Decimal { precision, scale: 2 });
+        let field = |id, name: &str, of| Arc::new(NestedField::optional(id, name, of));
+        assert_eq!(unreadable(&schema(vec![field(1, "price", decimal(38))])), None);
+        let list = Type::List(ListType::new(Arc::new(NestedField::list_element(4, decimal(39), false))));
+        let inner = Type::Struct(StructType::new(vec![field(3, "prices", list)]));
+        let nested = schema(vec![field(1, "price", decimal(38)), field(2, "s", inner)]);
+        let misfit = unreadable(&nested).unwrap();
+        assert_eq!(misfit.column, "s.prices.element");
+        assert!(misfit.problem.contains("39") && misfit.problem.contains("source.drop"), "{}", misfit.problem);
     }
 
     #[test]

@@ -251,7 +251,7 @@ mod tests {
             spec_id: 0,
             partition: Vec::new(),
         };
-        FileDifference { file, split: None, before: Side::Absent, after: Side::Present(Vec::new()) }
+        FileDifference { file, split: None, before: Side::Absent, after: Side::Present(Vec::new()), commit: None }
     }
 
     fn pack(packer: Packer, sizes: &[u64]) -> Vec<Vec<u64>> {

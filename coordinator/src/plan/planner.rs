@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use iceferry_common::model::{
     Constant, DataFile, DeleteFile, DeleteKind, ExchangeWork, FileDifference, FileFormat, Identity, PassDeletesWork,
-    Resolution, ScanTask, Side, TaskId, Work,
+    Resolution, ScanTask, Side, SourceCommit, TaskId, Work,
 };
 use tokio::sync::mpsc;
 
@@ -75,6 +75,12 @@ pub(super) enum Event {
         before: Vec<DeleteId>,
         after: Vec<DeleteId>,
     },
+    /// It differs around a snapshot, one of several whose changes come together.
+    OfSnapshot {
+        before: Side,
+        after: Side,
+        commit: SourceCommit,
+    },
 }
 
 impl Waiting {
@@ -83,7 +89,8 @@ impl Waiting {
         match &self.event {
             Event::Added => false,
             Event::Removed => true,
-            Event::Changed { before, after } => after.iter().any(|delete| !before.contains(delete)),
+            Event::Changed { before, after } => has_others(after, before),
+            Event::OfSnapshot { before, after, .. } => has_more(before, after),
         }
     }
 
@@ -92,8 +99,23 @@ impl Waiting {
         match &self.event {
             Event::Added => true,
             Event::Removed => false,
-            Event::Changed { before, after } => before.iter().any(|delete| !after.contains(delete)),
+            Event::Changed { before, after } => has_others(before, after),
+            Event::OfSnapshot { before, after, .. } => has_more(after, before),
         }
+    }
+}
+
+/// Whether some deletes are not among the others.
+fn has_others(deletes: &[DeleteId], others: &[DeleteId]) -> bool {
+    deletes.iter().any(|delete| !others.contains(delete))
+}
+
+/// Whether one side of a file may have rows that the other has not.
+fn has_more(one: &Side, other: &Side) -> bool {
+    match (one, other) {
+        (Side::Absent, _) => false,
+        (Side::Present(_), Side::Absent) => true,
+        (Side::Present(one), Side::Present(other)) => has_others(other, one),
     }
 }
 
@@ -187,6 +209,17 @@ impl Planner<'_> {
             Event::Added => self.as_added(entry),
             Event::Removed => self.as_removed(entry),
             Event::Changed { before, after } => self.as_changed(entry, before, after),
+            Event::OfSnapshot { before, after, commit } => {
+                let (files, records) = match (&before, &after) {
+                    (Side::Absent, _) => (&mut self.summary.files_added, &mut self.summary.records_added),
+                    (_, Side::Absent) => (&mut self.summary.files_removed, &mut self.summary.records_removed),
+                    _ => (&mut self.summary.files_changed, &mut self.summary.records_changed),
+                };
+                *files += 1;
+                *records += entry.record_count;
+                let difference = self.difference(entry, before, after)?;
+                Ok(FileDifference { commit: Some(commit), ..difference })
+            }
         }
     }
 
@@ -202,7 +235,9 @@ impl Planner<'_> {
         let mut items = std::mem::take(&mut self.waiting);
         items.extend(removed.into_iter().map(|entry| Waiting { entry, event: Event::Removed }));
         items.extend(added.into_iter().map(|entry| Waiting { entry, event: Event::Added }));
+        let is_net = items.iter().any(|item| matches!(item.event, Event::OfSnapshot { .. }));
         let resolution = match self.together {
+            _ if is_net => Resolution::Net,
             Together::Changes(Identity::None) | Together::CarryOver => Resolution::CarryOver,
             Together::Changes(Identity::Columns(_) | Identity::RowId) => Resolution::Updates,
         };
@@ -303,7 +338,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn reaching(&self, state: State, entry: &DataEntry) -> Result<Vec<DeleteId>, Stop> {
+    pub(super) fn reaching(&self, state: State, entry: &DataEntry) -> Result<Vec<DeleteId>, Stop> {
         let index = match state {
             State::Before => &self.before,
             State::After => &self.after,
@@ -335,7 +370,7 @@ impl Planner<'_> {
             spec_id: entry.partition.spec_id,
             partition,
         };
-        Ok(FileDifference { file, split: None, before, after })
+        Ok(FileDifference { file, split: None, before, after, commit: None })
     }
 
     /// A task reads a delete.

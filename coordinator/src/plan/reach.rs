@@ -47,8 +47,8 @@ struct Known {
 }
 
 impl Deletes {
-    /// Adds a live delete of the given states.
-    pub(super) fn add(&mut self, entry: DeleteEntry, states: &[State]) {
+    /// Adds a live delete of the given states. Gives the one that stands for its content.
+    pub(super) fn add(&mut self, entry: DeleteEntry, states: &[State]) -> DeleteId {
         let offset = match entry.scope {
             Scope::Vector { offset, .. } => Some(offset),
             Scope::Equality { .. } | Scope::Position { .. } => None,
@@ -65,6 +65,7 @@ impl Deletes {
         let known = &mut self.known[id as usize];
         known.in_before |= states.contains(&State::Before);
         known.in_after |= states.contains(&State::After);
+        known.content
     }
 
     pub(super) fn entry(&self, id: DeleteId) -> &DeleteEntry {

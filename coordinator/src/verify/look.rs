@@ -240,7 +240,13 @@ fn showing(task: ScanTask, wanted: &mut BTreeMap<String, BTreeSet<u64>>) -> Opti
         if let Some(positions) = wanted.remove(&difference.file.location) {
             rows.push(positions.into_iter().collect());
             let file = difference.file;
-            differences.push(FileDifference { file, split: None, before: Side::Absent, after: Side::Present(vec![]) });
+            differences.push(FileDifference {
+                file,
+                split: None,
+                before: Side::Absent,
+                after: Side::Present(vec![]),
+                commit: None,
+            });
         }
     }
     let work = Work::Show(ShowWork { rows });
@@ -266,7 +272,7 @@ mod tests {
             spec_id: 0,
             partition: Vec::new(),
         };
-        FileDifference { file, split, before: Side::Absent, after: Side::Present(vec![0]) }
+        FileDifference { file, split, before: Side::Absent, after: Side::Present(vec![0]), commit: None }
     }
 
     #[test]

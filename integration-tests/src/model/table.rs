@@ -62,6 +62,7 @@ pub struct ModelTable {
     written: usize,
     versions: u32,
     is_at_one_time: bool,
+    split_bytes: u64,
     io: FileIO,
 }
 
@@ -83,6 +84,8 @@ impl ModelTable {
             written: 0,
             versions: 0,
             is_at_one_time: false,
+            // Small tasks and many of them.
+            split_bytes: 1_500,
             io: FileIO::new_with_fs(),
         }
     }
@@ -101,6 +104,14 @@ impl ModelTable {
         let mut rows: Vec<_> = rows.map(|(row, row_id)| (row.line(&self.shape), row.id, row_id)).collect();
         rows.sort();
         rows
+    }
+
+    /// Has its tasks be of this size, from the last snapshot on; small ones by default.
+    pub fn set_split_bytes(&mut self, bytes: u64) {
+        self.split_bytes = bytes;
+        if let Some(last) = self.snapshots.last() {
+            self.write_metadata(last.id);
+        }
     }
 
     /// From here on all snapshots are committed in the same millisecond.
@@ -369,8 +380,7 @@ impl ModelTable {
             "current-snapshot-id": current,
             "refs": {"main": {"snapshot-id": current, "type": "branch"}},
             "next-row-id": self.next_row_id,
-            // Small tasks and many of them.
-            "properties": {"read.split.target-size": "1500", "read.split.open-file-cost": "10"},
+            "properties": {"read.split.target-size": self.split_bytes.to_string(), "read.split.open-file-cost": "10"},
         });
         self.versions += 1;
         let folder = self.folder.join("metadata");

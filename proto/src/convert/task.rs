@@ -17,6 +17,7 @@ impl From<&ScanTask> for wire::ScanTask {
                 Resolution::Keep => wire::Resolution::Keep,
                 Resolution::CarryOver => wire::Resolution::CarryOver,
                 Resolution::Updates => wire::Resolution::Updates,
+                Resolution::Net => wire::Resolution::Net,
             }
             .into(),
             work: work::to_wire(&task.work),
@@ -39,6 +40,7 @@ impl TryFrom<wire::ScanTask> for ScanTask {
             Ok(wire::Resolution::Keep) => Resolution::Keep,
             Ok(wire::Resolution::CarryOver) => Resolution::CarryOver,
             Ok(wire::Resolution::Updates) => Resolution::Updates,
+            Ok(wire::Resolution::Net) => Resolution::Net,
             Ok(wire::Resolution::Unspecified) => return Err(ConvertError::Missing { message, field: "resolution" }),
             Err(_) => {
                 return Err(ConvertError::UnknownValue { message, field: "resolution", value: task.resolution });
@@ -69,6 +71,7 @@ impl From<&FileDifference> for wire::FileDifference {
             split: difference.split.map(|split| wire::Split { start: split.start, end: split.end }),
             before: side_to_wire(&difference.before),
             after: side_to_wire(&difference.after),
+            commit: difference.commit.map(Into::into),
         }
     }
 }
@@ -86,6 +89,7 @@ impl TryFrom<wire::FileDifference> for FileDifference {
             split: difference.split.map(TryInto::try_into).transpose()?,
             before: side_from_wire(difference.before),
             after: side_from_wire(difference.after),
+            commit: difference.commit.map(Into::into),
         })
     }
 }

@@ -124,18 +124,26 @@ fn task() -> ScanTask {
                 split: Some(Split { start: 4, end: 60 }),
                 before: Side::Absent,
                 after: Side::Present(vec![0, 2]),
+                commit: None,
             },
             FileDifference {
                 file: file("s3://b/2.orc", FileFormat::Orc),
                 split: None,
                 before: Side::Present(vec![1]),
                 after: Side::Absent,
+                commit: Some(SourceCommit {
+                    snapshot_id: SnapshotId(-3),
+                    sequence_number: 1 << 41,
+                    timestamp_ms: 6,
+                    change_ordinal: 2,
+                }),
             },
             FileDifference {
                 file: file("s3://b/3.avro", FileFormat::Avro),
                 split: None,
                 before: Side::Present(vec![]),
                 after: Side::Present(vec![1, 2]),
+                commit: None,
             },
         ],
         deletes: vec![

@@ -23,7 +23,7 @@ impl Keep {
     /// The filter for tagged rows; `None` when the reader has applied it, or there is none.
     pub(super) fn of(context: &EpochContext, resolution: Resolution) -> Result<Option<Self>, AttemptError> {
         let source = &context.source;
-        let Some(filter) = source.filter.as_ref().filter(|_| resolution == Resolution::Updates) else {
+        let Some(filter) = source.filter.as_ref().filter(|_| resolution.compares_all_rows()) else {
             return Ok(None);
         };
         let fields = source.read_schema.as_struct().fields();

@@ -77,11 +77,16 @@ impl PipelineRunner {
                 duplicates: changelog.duplicate_keys == DuplicateKeys::Pair,
             }
         };
+        let ordinal = |changelog: &Changelog| {
+            let mut columns = changelog.metadata_columns.iter();
+            columns.position(|column| *column == MetadataColumn::ChangeOrdinal).map(|place| fields.len() + place)
+        };
         Tagging {
             table: context.source.table.clone(),
             resolution,
             compared: fields.len(),
             key,
+            ordinal: context.changelog.as_ref().and_then(ordinal),
             changelog: context.changelog.as_ref().map(pairing),
             memory_bytes_max: self.slot_memory_bytes / 4,
             level: 0,

@@ -65,7 +65,7 @@ impl Bench {
                 partition: Vec::new(),
             }
         };
-        let difference = |file, before, after| FileDifference { file, split: None, before, after };
+        let difference = |file, before, after| FileDifference { file, split: None, before, after, commit: None };
         let present = || Side::Present(Vec::new());
         let differences = vec![
             difference(file("before.parquet", "a"), present(), Side::Absent),

@@ -269,7 +269,7 @@ impl Lab {
             spec_id: 0,
             partition: Vec::new(),
         };
-        FileDifference { file, split: None, before: Side::Absent, after: Side::Present(Vec::new()) }
+        FileDifference { file, split: None, before: Side::Absent, after: Side::Present(Vec::new()), commit: None }
     }
 
     fn task(&self, differences: Vec<FileDifference>, work: Work) -> ScanTask {

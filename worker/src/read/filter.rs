@@ -53,7 +53,7 @@ impl ReadFilter {
     /// for that, also the one that the filter leaves out.
     pub(super) fn of(context: &EpochContext, resolution: Resolution) -> Result<Option<Self>, ReadError> {
         let source = &context.source;
-        let Some(filter) = source.filter.as_ref().filter(|_| resolution != Resolution::Updates) else {
+        let Some(filter) = source.filter.as_ref().filter(|_| !resolution.compares_all_rows()) else {
             return Ok(None);
         };
         let schema = schema_to_arrow_schema(filter.schema())

@@ -7,7 +7,7 @@ use arrow::datatypes::{Int64Type, Schema as ArrowSchema, SchemaRef};
 use iceberg::arrow::schema_to_arrow_schema;
 use iceberg::spec::{Literal, NestedField, NestedFieldRef, PrimitiveType, Schema, Struct, StructType, Type};
 use iceferry_common::model::{
-    Changelog, Constant, DataFile, DuplicateKeys, Identity, MetadataColumn, SnapshotId, SourceCommit,
+    Changelog, Constant, DataFile, DuplicateKeys, FileDifference, Identity, MetadataColumn, SnapshotId, SourceCommit,
 };
 
 use super::ReadError;
@@ -87,10 +87,14 @@ impl MetadataColumns {
         Arc::new(ArrowSchema::new(fields.collect::<Vec<_>>()))
     }
 
-    /// The columns for the rows of a file, and what of the file they need.
-    pub(super) fn of_file(&self, file: &DataFile, projection: &mut Projection<'_>) -> Result<FileMetadata, ReadError> {
-        let wanted = &self.changelog.metadata_columns;
-        let columns = wanted.iter().enumerate().map(|(place, column)| self.column(*column, place, file));
+    /// The columns for the rows of a file difference, and what of its file they need.
+    pub(super) fn of_difference(
+        &self,
+        difference: &FileDifference,
+        projection: &mut Projection<'_>,
+    ) -> Result<FileMetadata, ReadError> {
+        let (wanted, file) = (&self.changelog.metadata_columns, &difference.file);
+        let columns = wanted.iter().enumerate().map(|(place, column)| self.column(*column, place, difference));
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         let (fields, schema) = &self.lineage;
         let lineage = match wanted.iter().any(|column| column.is_lineage()) {
@@ -100,12 +104,13 @@ impl MetadataColumns {
         Ok(FileMetadata { columns, lineage, first_row_id: file.first_row_id, sequence_number: file.sequence_number })
     }
 
-    fn column(&self, column: MetadataColumn, place: usize, file: &DataFile) -> Result<Column, ReadError> {
+    fn column(&self, column: MetadataColumn, place: usize, difference: &FileDifference) -> Result<Column, ReadError> {
+        let (commit, file) = (self.changelog.commit_of(difference), &difference.file);
         let value = match column {
             MetadataColumn::Pos => return Ok(Column::Position),
             MetadataColumn::RowId => return Ok(Column::RowId),
             MetadataColumn::LastUpdatedSequenceNumber => return Ok(Column::LastUpdated),
-            _ => file_value(&self.changelog, column, file)?,
+            _ => file_value(&self.changelog, column, commit, file)?,
         };
         let field_type = column.field_type(&self.changelog.partition_type);
         let one = one_row(value.as_ref(), &field_type, self.schema.field(place).data_type());
@@ -117,9 +122,9 @@ impl MetadataColumns {
 pub(crate) fn file_value(
     changelog: &Changelog,
     column: MetadataColumn,
+    commit: SourceCommit,
     file: &DataFile,
 ) -> Result<Option<Literal>, ReadError> {
-    let commit = &changelog.commit;
     Ok(Some(match column {
         MetadataColumn::Pos | MetadataColumn::RowId | MetadataColumn::LastUpdatedSequenceNumber => return Ok(None),
         MetadataColumn::CommitSnapshotId => Literal::long(commit.snapshot_id.0),

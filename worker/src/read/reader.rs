@@ -291,7 +291,7 @@ impl TaskReader {
         let mut output = projection.want(&wanted.fields, &wanted.schema, IfMissing::Refuse)?;
         let metadata = match &self.metadata {
             Some(metadata) => {
-                Some((metadata.of_file(&difference.file, &mut projection)?, metadata.behind(&wanted.schema)))
+                Some((metadata.of_difference(difference, &mut projection)?, metadata.behind(&wanted.schema)))
             }
             None => None,
         };

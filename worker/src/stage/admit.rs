@@ -66,6 +66,9 @@ impl Admission {
             if batch.columns != Columns::All || batch.rows.num_columns() != changelog.expected() {
                 return Err(self.wrong_columns(batch, changelog.expected()));
             }
+            if batch.change != Change::Insert && !changelog.tells_changes() {
+                return Err(self.delete_in_append());
+            }
             return self.fitted(&self.data, &changelog.of(batch));
         }
         let rows = match batch.change {
@@ -74,6 +77,13 @@ impl Admission {
         };
         self.look_at_keys(batch.change, &rows)?;
         Ok(rows)
+    }
+
+    fn delete_in_append(&self) -> StageError {
+        StageError::DeleteInAppend {
+            source_table: self.context.source.table.clone(),
+            target_table: self.context.target.table.clone(),
+        }
     }
 
     fn fitted_inserts(&self, batch: &ChangeBatch) -> Result<RecordBatch, StageError> {
@@ -87,10 +97,7 @@ impl Admission {
     fn fitted_deletes(&self, batch: &ChangeBatch) -> Result<RecordBatch, StageError> {
         let target = &self.context.target;
         if target.mode == TargetMode::Append {
-            return Err(StageError::DeleteInAppend {
-                source_table: self.context.source.table.clone(),
-                target_table: target.table.clone(),
-            });
+            return Err(self.delete_in_append());
         }
         let Some(deletes) = &self.deletes else {
             return Err(StageError::NoKey { table: target.table.clone() });

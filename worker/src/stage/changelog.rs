@@ -28,6 +28,11 @@ impl ChangelogColumns {
         self.sources.iter().position(|source| *source == ColumnSource::Read(read))
     }
 
+    /// Whether a row says by what change it is there. Without that only rows that came can be written.
+    pub(super) fn tells_changes(&self) -> bool {
+        self.sources.contains(&ColumnSource::ChangeType)
+    }
+
     /// How many columns a batch has.
     pub(super) fn expected(&self) -> usize {
         self.read + self.metadata

@@ -1,4 +1,4 @@
-//! The DELETE rows of a task as a multiset, until the INSERT rows have come by.
+//! The DELETE rows of a task as a multiset, until the INSERT rows have come by; or, of several snapshots, all of its rows.
 
 use std::collections::HashSet;
 use std::hash::BuildHasher;
@@ -80,6 +80,23 @@ struct Encoded {
 pub(super) struct Left {
     pub(super) batches: Vec<RecordBatch>,
     pub(super) used: Vec<bool>,
+}
+
+impl Left {
+    /// Each batch with what of its rows is gone.
+    pub(super) fn into_each(self) -> impl Iterator<Item = (RecordBatch, Vec<bool>)> {
+        let (mut first, used) = (0, self.used);
+        self.batches.into_iter().map(move |batch| {
+            let of_batch = used[first..first + batch.num_rows()].to_vec();
+            first += batch.num_rows();
+            (batch, of_batch)
+        })
+    }
+
+    /// The rows that are not gone, batch by batch; a batch may be empty.
+    pub(super) fn into_unmatched(self) -> impl Iterator<Item = Result<RecordBatch, ArrowError>> {
+        self.into_each().map(|(batch, used)| unmatched(batch, &used))
+    }
 }
 
 /// What became of a batch of INSERT rows.
@@ -218,6 +235,20 @@ impl<S: BuildHasher> Held<S> {
         if count == 0 { Ok(Matched::None) } else { Ok(Matched::Some { came: BooleanArray::new(came, None), count }) }
     }
 
+    /// Asks of the rows of each different content that several have, by their numbers, which are gone. For when all rows
+    /// are held, of whichever side; they are not compared any more after it.
+    pub(super) fn settle(&mut self, mut gone: impl FnMut(&mut dyn Iterator<Item = u32>, &[Option<i64>], &mut [bool])) {
+        let next = &self.next;
+        let follows = |row: &u32| Some(next[*row as usize]).filter(|next| *next != NONE);
+        for slot in &self.table {
+            if follows(&slot.number).is_some() {
+                let mut numbers = std::iter::successors(Some(slot.number), follows);
+                gone(&mut numbers, &self.row_ids, &mut self.used);
+            }
+        }
+        self.table = HashTable::new();
+    }
+
     /// A key, as text, of which one row goes and another was carried over: a delete by the key would reach both. For
     /// when all INSERT rows have come by; rows are not compared any more after it.
     pub(super) fn key_that_goes_and_stays(&mut self) -> Result<Option<String>, ArrowError> {
@@ -250,12 +281,7 @@ impl<S: BuildHasher> Held<S> {
 
     /// The rows that no INSERT row was equal to, batch by batch; a batch may be empty.
     pub(super) fn into_unmatched(self) -> impl Iterator<Item = Result<RecordBatch, ArrowError>> + use<S> {
-        let (mut first, used) = (0, self.used);
-        self.batches.into_iter().map(move |batch| {
-            let used = &used[first..first + batch.num_rows()];
-            first += batch.num_rows();
-            unmatched(batch, used)
-        })
+        self.into_left().into_unmatched()
     }
 
     /// The batches themselves, and which of their rows are gone. What compares them is freed.
@@ -327,7 +353,7 @@ fn before_row_id(first: u32, next: &[u32], ids: &[Option<i64>], id: i64) -> Opti
 }
 
 /// The rows of a batch that are not used.
-fn unmatched(batch: RecordBatch, used: &[bool]) -> Result<RecordBatch, ArrowError> {
+pub(super) fn unmatched(batch: RecordBatch, used: &[bool]) -> Result<RecordBatch, ArrowError> {
     if used.iter().all(|used| !used) {
         return Ok(batch);
     }

@@ -13,11 +13,14 @@
 //! common, and resolved bucket by bucket; a bucket that does not fit is exchanged again. Which of the two happened cannot be
 //! told from what comes out, its order apart.
 //!
-//! `encode` makes rows comparable, `held` is the multiset of DELETE rows, `pairs` with `waiting` tells updates, `resolve`
-//! does all of it for rows that fit. `spread` decides by what rows are exchanged, `exchanging` hands them to an exchange,
+//! Where the changes of several snapshots come together, equal rows cancel within each snapshot, then from one to the next.
+//!
+//! `encode` makes rows comparable, `held` is a multiset of rows, `collapse` cancels over several snapshots, `pairs` with
+//! `waiting` tells updates, `resolve` does all of it for rows that fit. `spread` decides by what rows are exchanged, `exchanging` hands them to an exchange,
 //! `alike` counts rows that nothing takes apart, and `tagged` is where rows are at each moment.
 
 mod alike;
+mod collapse;
 pub(crate) mod encode;
 mod error;
 mod exchanging;
@@ -53,6 +56,9 @@ pub struct Tagging {
     pub key: Vec<usize>,
     /// For a changelog, which is wrong unless all that cancels does, and all updates are told.
     pub changelog: Option<Pairing>,
+    /// The place of the column that tells the snapshots of changes apart, a later one by a larger number: where the changes of
+    /// several come together. It is one of the metadata columns.
+    pub ordinal: Option<usize>,
     /// Memory for rows that are held. What is exchanged takes half as much again while it is written.
     pub memory_bytes_max: u64,
     /// At how many levels the rows were exchanged before they came here.
@@ -80,7 +86,7 @@ where
 /// Whether rows are compared at all.
 fn compares(resolution: Resolution) -> bool {
     match resolution {
-        Resolution::CarryOver | Resolution::Updates => true,
+        Resolution::CarryOver | Resolution::Updates | Resolution::Net => true,
         Resolution::Keep => false,
     }
 }

@@ -124,6 +124,13 @@ pub(super) fn pair(went: Left, came: Vec<RecordBatch>, pairing: &Pairing) -> Res
     Ok(Paired::Changes(Box::new(pairs)))
 }
 
+/// The same of rows that nothing identifies: each that went is a DELETE, each that came an INSERT.
+pub(super) fn unpaired(went: Left, came: Vec<RecordBatch>) -> Result<Pairs, ArrowError> {
+    let last = came.iter().try_fold(0, next_first)?;
+    let deletes = (0..).zip(&went.used).filter(|(_, used)| !**used).map(|(number, _)| number).collect();
+    Ok(Pairs::new(went.batches, came, [deletes, Vec::new(), Vec::new(), (0..last).collect()]))
+}
+
 /// The number of the first row behind a batch.
 fn next_first(first: u32, batch: &RecordBatch) -> Result<u32, ArrowError> {
     let next = u32::try_from(batch.num_rows()).ok().and_then(|rows| first.checked_add(rows));

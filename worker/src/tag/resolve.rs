@@ -3,11 +3,13 @@
 use arrow::array::RecordBatch;
 use arrow::compute::filter_record_batch;
 use arrow::error::ArrowError;
+use iceferry_common::model::Resolution;
 
 use super::Tagging;
+use super::collapse::Collapse;
 use super::held::{Held, Left, Matched};
-use super::pairs::Pairs;
-use crate::exchange::memory_bytes;
+use super::pairs::{self, Pairs};
+use crate::exchange::{Side, memory_bytes};
 use crate::tag::alike::Surplus;
 use crate::{Change, ChangeBatch, Columns};
 
@@ -18,7 +20,15 @@ const PAIRING_BYTES: u64 = 8;
 type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>>>;
 
 /// Rows that are compared with each other.
-pub(super) struct Resolver {
+pub(super) enum Resolver {
+    /// Those of one difference.
+    One(One),
+    /// Those of the differences of several snapshots.
+    Several(Collapse),
+}
+
+/// Rows of one difference: those that went are held, and those that came looked up as they come.
+pub(super) struct One {
     held: Held,
     /// Rows that came and equal none that went, where they may be a half of an update.
     came: Vec<RecordBatch>,
@@ -40,21 +50,102 @@ impl Resolver {
         let by_id = tagging.pairing().filter(|pairing| !pairing.nulls_pair);
         let row_id = by_id.and_then(|pairing| pairing.columns.first().copied());
         let held = Held::new(tagging.key.clone(), tagging.compared, row_id);
-        Self { held, came: Vec::new(), came_bytes: 0, keeps_what_came: tagging.pairing().is_some() }
+        match tagging.resolution {
+            Resolution::Net => Self::Several(Collapse::new(held, tagging.ordinal)),
+            Resolution::Keep | Resolution::CarryOver | Resolution::Updates => {
+                let keeps_what_came = tagging.pairing().is_some();
+                Self::One(One { held, came: Vec::new(), came_bytes: 0, keeps_what_came })
+            }
+        }
     }
 
     /// Memory that it holds, about.
     pub(super) fn memory_bytes(&self) -> u64 {
-        self.held.memory_bytes() as u64 + self.came_bytes
+        match self {
+            Self::One(one) => one.held.memory_bytes() as u64 + one.came_bytes,
+            Self::Several(several) => several.memory_bytes(),
+        }
     }
 
     /// Takes rows that went. All of them come before any that came.
     pub(super) fn went(&mut self, rows: RecordBatch) -> Result<(), ArrowError> {
-        self.held.hold(rows)
+        match self {
+            Self::One(one) => one.held.hold(rows),
+            Self::Several(several) => several.take(Side::Went, rows),
+        }
     }
 
     /// Takes rows that came.
     pub(super) fn came(&mut self, rows: RecordBatch) -> Result<CameBatch, ArrowError> {
+        match self {
+            Self::One(one) => one.came(rows),
+            Self::Several(several) => {
+                several.take(Side::Came, rows)?;
+                Ok(CameBatch { rows: None, carried_over: 0 })
+            }
+        }
+    }
+
+    /// Lets cancel what could not before all rows were here, and says how many pairs that were.
+    pub(super) fn settle(&mut self) -> u64 {
+        match self {
+            Self::One(_) => 0,
+            Self::Several(several) => several.settle(),
+        }
+    }
+
+    /// A key of which one row goes and another stays, in a mirror.
+    pub(super) fn key_that_goes_and_stays(&mut self) -> Result<Option<String>, ArrowError> {
+        match self {
+            Self::One(one) => one.held.key_that_goes_and_stays(),
+            Self::Several(_) => Ok(None),
+        }
+    }
+
+    /// Any rows that it holds, with all their columns unless only keys are kept.
+    pub(super) fn sample(&self) -> Option<&RecordBatch> {
+        match self {
+            Self::One(one) => one.held.first_batch().or_else(|| one.came.first()),
+            Self::Several(several) => several.sample(),
+        }
+    }
+
+    /// What is left of both sides, to be compared somewhere else.
+    pub(super) fn into_rows(self) -> Result<(Batches, Vec<RecordBatch>), ArrowError> {
+        match self {
+            Self::One(one) => Ok((one.held.into_rows(), one.came)),
+            Self::Several(several) => {
+                let (went, came) = several.into_left()?;
+                Ok((Box::new(went.into_unmatched()), came))
+            }
+        }
+    }
+
+    /// What is left of both sides, to be paired.
+    pub(super) fn into_left(self) -> Result<(Left, Vec<RecordBatch>), ArrowError> {
+        match self {
+            Self::One(one) => Ok((one.held.into_left(), one.came)),
+            Self::Several(several) => several.into_left(),
+        }
+    }
+
+    /// What is left and waits to be given, where nothing is paired.
+    pub(super) fn into_unmatched(self) -> Result<Output, ArrowError> {
+        match self {
+            Self::One(one) => {
+                let (columns, memory_bytes) = (one.held.columns(), one.held.memory_bytes() as u64);
+                Ok(Output::Unmatched { columns, memory_bytes, batches: Box::new(one.held.into_unmatched()) })
+            }
+            Self::Several(several) => {
+                let (went, came) = several.into_left()?;
+                Ok(Output::Pairs(Box::new(pairs::unpaired(went, came)?)))
+            }
+        }
+    }
+}
+
+impl One {
+    fn came(&mut self, rows: RecordBatch) -> Result<CameBatch, ArrowError> {
         let (rows, carried_over) = match self.held.match_inserts(&rows)? {
             Matched::None => (rows, 0),
             Matched::Some { came, count } => (filter_record_batch(&rows, &came)?, count),
@@ -67,32 +158,6 @@ impl Resolver {
             self.came.push(rows);
         }
         Ok(CameBatch { rows: None, carried_over })
-    }
-
-    /// A key of which one row goes and another stays.
-    pub(super) fn key_that_goes_and_stays(&mut self) -> Result<Option<String>, ArrowError> {
-        self.held.key_that_goes_and_stays()
-    }
-
-    /// Any rows that it holds, with all their columns unless only keys are kept.
-    pub(super) fn sample(&self) -> Option<&RecordBatch> {
-        self.held.first_batch().or_else(|| self.came.first())
-    }
-
-    /// What is left of both sides, to be compared somewhere else.
-    pub(super) fn into_rows(self) -> (Batches, Vec<RecordBatch>) {
-        (self.held.into_rows(), self.came)
-    }
-
-    /// What is left of both sides, to be paired.
-    pub(super) fn into_left(self) -> (Left, Vec<RecordBatch>) {
-        (self.held.into_left(), self.came)
-    }
-
-    /// The rows that went and stay away, to be given.
-    pub(super) fn into_unmatched(self) -> Output {
-        let (columns, memory_bytes) = (self.held.columns(), self.held.memory_bytes() as u64);
-        Output::Unmatched { columns, memory_bytes, batches: Box::new(self.held.into_unmatched()) }
     }
 }
 

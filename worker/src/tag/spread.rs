@@ -3,7 +3,6 @@
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::error::ArrowError;
 use arrow::row::Rows;
-use iceferry_common::model::Resolution;
 use twox_hash::XxHash64;
 
 use super::encode::RowEncoder;
@@ -53,7 +52,7 @@ impl Tagging {
     /// How updates are told, if they are and anything tells them.
     pub(super) fn pairing(&self) -> Option<&Pairing> {
         let pairing = self.changelog.as_ref().filter(|pairing| !pairing.columns.is_empty());
-        pairing.filter(|_| self.resolution == Resolution::Updates)
+        pairing.filter(|_| self.resolution.compares_all_rows())
     }
 }
 
@@ -114,6 +113,7 @@ mod tests {
 
     use arrow::array::{Int64Array, StringArray};
     use arrow::datatypes::{DataType, Field, Schema};
+    use iceferry_common::model::Resolution;
 
     use super::*;
 
@@ -150,6 +150,7 @@ mod tests {
             changelog,
             memory_bytes_max: 0,
             level: 0,
+            ordinal: None,
         }
     }
 
@@ -162,6 +163,9 @@ mod tests {
             (tagging(Resolution::Updates, &[], Some(&[4])), plan(By::Content, Some(by(&[4])))),
             (tagging(Resolution::Updates, &[], Some(&[])), plan(By::Content, None)),
             (tagging(Resolution::CarryOver, &[], Some(&[0])), plan(By::Content, None)),
+            (tagging(Resolution::Net, &[], Some(&[0])), plan(by(&[0]), None)),
+            (tagging(Resolution::Net, &[], Some(&[4])), plan(By::Content, Some(by(&[4])))),
+            (tagging(Resolution::Net, &[], Some(&[])), plan(By::Content, None)),
             (tagging(Resolution::CarryOver, &[1], None), plan(by(&[1]), None)),
             (tagging(Resolution::CarryOver, &[], None), plan(By::Content, None)),
         ] {

@@ -229,18 +229,19 @@ impl<I> Tagged<I> {
 
     /// All rows of a source are here: gives out what is left of them.
     fn resolve<E>(&mut self, mut resolver: Resolver) -> Result<(), TagError<E>> {
+        self.carried_over += resolver.settle();
         let Some(pairing) = self.tagging.pairing().cloned() else {
             if let Some(key) = resolver.key_that_goes_and_stays().map_err(TagError::Compare)? {
                 return Err(TagError::DuplicateKey { table: self.tagging.table.clone(), key });
             }
-            self.output = Some(resolver.into_unmatched());
+            self.output = Some(resolver.into_unmatched().map_err(TagError::Compare)?);
             return Ok(());
         };
         let has_all = self.levels.is_empty() || self.is_second;
         if let Some(by) = self.plan.then.clone().filter(|_| !has_all) {
             return self.exchange_what_is_left(resolver, &pairing, by);
         }
-        let (went, came) = resolver.into_left();
+        let (went, came) = resolver.into_left().map_err(TagError::Compare)?;
         match pairs::pair(went, came, &pairing).map_err(TagError::Compare)? {
             Paired::Changes(pairs) => {
                 self.note_memory(pairs.memory_bytes_peak());

@@ -9,6 +9,7 @@
 mod error;
 mod followed;
 mod history;
+mod line;
 
 use iceberg::spec::TableMetadata;
 use iceferry_common::config::{Bounds, Changes, EndBound, FollowedRef, OnRollback, StartBound, StartingStrategy};
@@ -16,6 +17,7 @@ use iceferry_common::model::SnapshotId;
 
 pub use error::RangeError;
 use history::{Cut, History};
+pub use line::{NoLine, line};
 
 /// The latest millisecond that is taken for one: in the year 5138. What is later was surely given in microseconds.
 const TIMESTAMP_MS_MAX: i64 = 100_000_000_000_000;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use iceberg::spec::DataFileFormat;
 
-use super::filter;
 use super::model::{Commit, Delete, File, Item, Kind, PathBounds, Row, Table};
+use super::{filter, net};
 
 /// Numbers that look random, the same for the same seed.
 struct Random(u64);
@@ -320,6 +320,10 @@ async fn a_plan_read_dumbly_is_the_difference_of_the_states() {
             for before in &ends {
                 table.check(Some(*before), *after).await;
             }
+        }
+        // Several snapshots together: those of one snapshot are seen above.
+        for (turn, from) in (seed % 3..).zip([None, Some(0), Some(3)]) {
+            net::check(&author.table, from, ends.len() - 1, net::identity(turn)).await;
         }
         // With a filter what is left are the changes of the rows that match.
         let last = ends[ends.len() - 1];

@@ -4,6 +4,7 @@ mod consecutive;
 mod filter;
 mod history;
 mod model;
+mod net;
 mod pass;
 mod ranges;
 mod reading;

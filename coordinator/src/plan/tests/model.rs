@@ -550,6 +550,19 @@ impl Table {
 
     /// Rows that the differences of tasks make come (counted up) and go (counted down).
     pub(super) fn interpret(&self, tasks: &[ScanTask]) -> BTreeMap<Row, i64> {
+        let mut net = BTreeMap::new();
+        for (_, _, rows) in self.interpret_each(tasks) {
+            rows.into_iter().for_each(|(row, count)| *net.entry(row).or_default() += count);
+        }
+        net.retain(|_, count: &mut i64| *count != 0);
+        net
+    }
+
+    /// The same for each file difference, with its task.
+    pub(super) fn interpret_each<'a>(
+        &self,
+        tasks: &'a [ScanTask],
+    ) -> Vec<(&'a ScanTask, &'a FileDifference, BTreeMap<Row, i64>)> {
         let mut files: HashMap<String, Arc<File>> = HashMap::new();
         let mut deletes: HashMap<(String, Option<u64>), Arc<Delete>> = HashMap::new();
         for (_, state) in &self.states {
@@ -560,9 +573,10 @@ impl Table {
                 }
             }
         }
-        let mut net = BTreeMap::new();
+        let mut each = Vec::new();
         for task in tasks {
             for difference in &task.differences {
+                let mut net: BTreeMap<Row, i64> = BTreeMap::new();
                 let file = &files[&difference.file.location];
                 for (position, row) in file.rows.iter().enumerate().filter(|(at, _)| is_in_split(difference, *at)) {
                     let is_live = |side: &Side| match side {
@@ -586,10 +600,11 @@ impl Table {
                         (true, true) | (false, false) => {}
                     }
                 }
+                net.retain(|_, count| *count != 0);
+                each.push((task, difference, net));
             }
         }
-        net.retain(|_, count: &mut i64| *count != 0);
-        net
+        each
     }
 
     fn rows_of(&self, id: SnapshotId) -> BTreeMap<Row, i64> {

@@ -6,7 +6,7 @@ use iceferry_common::fault::{Class, Classified};
 use iceferry_common::model::SnapshotId;
 
 use super::model::metadata_json;
-use crate::plan::{Epoch, Nothing, Range, RangeError, RangeRequest, epochs};
+use crate::plan::{Epoch, NoLine, Nothing, Range, RangeError, RangeRequest, epochs, line};
 
 /// (snapshot, parent, operation); the time of snapshot n is n thousand milliseconds.
 type History = [(i64, i64, &'static str)];
@@ -518,6 +518,28 @@ fn net_changes_of_a_changelog_are_those_of_the_ends_whatever_was_rewritten_betwe
     assert_eq!(carried(net(1, 6)), [epoch(1, 6)]);
     let rewrites = Epoch { rewrites_only: true, ..epoch(2, 4) };
     assert_eq!(carried(net(2, 4)), [rewrites], "nothing but rewrites changes no row");
+}
+
+#[test]
+fn a_line_has_every_snapshot_that_may_have_changed_rows() {
+    let table = compacted();
+    assert_eq!(line(&table, &epoch(1, 6)), Ok(vec![epoch(1, 2), epoch(4, 5), epoch(5, 6)]));
+    assert_eq!(line(&table, &epoch(0, 3)), Ok(vec![epoch(0, 1), epoch(1, 2)]));
+    assert_eq!(line(&table, &epoch(4, 5)), Ok(vec![epoch(4, 5)]));
+    assert_eq!(line(&table, &epoch(2, 4)), Ok(vec![]), "rewrites alone");
+    let replaced_first = self::table(&[(1, 0, "replace"), (2, 1, "append")], 2);
+    assert_eq!(line(&replaced_first, &epoch(0, 2)), Ok(vec![epoch(0, 1), epoch(1, 2)]), "the first brings what it has");
+}
+
+#[test]
+fn there_is_no_line_over_a_gap_or_to_a_snapshot_that_comes_from_elsewhere() {
+    let expired = table(&[(3, 2, "append"), (4, 3, "append")], 4);
+    assert_eq!(line(&expired, &epoch(0, 4)), Err(NoLine::BeginningGone(SnapshotId(3))));
+    assert_eq!(line(&expired, &epoch(0, 3)), Err(NoLine::BeginningGone(SnapshotId(3))));
+    assert_eq!(line(&expired, &epoch(1, 4)), Err(NoLine::NotAnAncestor));
+    assert_eq!(line(&expired, &epoch(3, 4)), Ok(vec![epoch(3, 4)]));
+    let branched = table(&[(1, 0, "append"), (2, 1, "append"), (3, 1, "append")], 3);
+    assert_eq!(line(&branched, &epoch(2, 3)), Err(NoLine::NotAnAncestor));
 }
 
 #[test]

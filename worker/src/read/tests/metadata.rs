@@ -52,6 +52,17 @@ fn they_stand_behind_the_rows_in_the_order_asked_for() {
 }
 
 #[test]
+fn a_difference_of_another_snapshot_names_that_one() {
+    let lab = Lab::new();
+    let (one, two) = (lab.data("f.parquet", &id_v(&[(1, "a")])), lab.data("g.parquet", &id_v(&[(2, "b")])));
+    let commit = SourceCommit { snapshot_id: SnapshotId(78), sequence_number: 6, timestamp_ms: 2, change_ordinal: 4 };
+    let named = FileDifference { commit: Some(commit), ..added(two) };
+    let columns = [MetadataColumn::CommitSnapshotId, MetadataColumn::ChangeOrdinal];
+    let rows = rows(&lab, &columns, &task(vec![added(one), named], Vec::new()));
+    assert_eq!(rows, inserts(&["1|a|77|3", "2|b|78|4"]));
+}
+
+#[test]
 fn positions_are_those_in_the_file_whatever_is_left_out() {
     let lab = Lab::new();
     let file = lab.data("f.parquet", &id_v(&[(1, "a"), (2, "b"), (3, "c"), (4, "d"), (5, "e")]));

@@ -257,7 +257,7 @@ fn task(differences: Vec<FileDifference>, deletes: Vec<DeleteFile>) -> ScanTask 
 
 fn difference(file: DataFile, before: Option<&[u32]>, after: Option<&[u32]>) -> FileDifference {
     let side = |side: Option<&[u32]>| side.map_or(Side::Absent, |deletes| Side::Present(deletes.to_vec()));
-    FileDifference { file, split: None, before: side(before), after: side(after) }
+    FileDifference { file, split: None, before: side(before), after: side(after), commit: None }
 }
 
 fn added(file: DataFile) -> FileDifference {

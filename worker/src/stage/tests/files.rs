@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use arrow::array::Int32Array;
-use iceberg::spec::DataContentType;
+use iceberg::spec::{DataContentType, StructType};
 use iceferry_common::fault::{Class, Classified, chain};
-use iceferry_common::model::StagedContent;
+use iceferry_common::model::{
+    Changelog, ColumnSource, DuplicateKeys, Identity, SnapshotId, SourceCommit, StagedContent,
+};
 use parquet::basic::Compression;
 
 use super::*;
@@ -248,6 +250,27 @@ fn a_delete_in_an_append_target_is_refused() {
     // Appended rows have no key to be unique by.
     let twice = bench.rows(Change::Insert, &[(1, None), (1, None)]);
     assert_eq!(bench.stage(&[twice]).unwrap()[0].record_count, 2);
+}
+
+#[test]
+fn a_row_that_went_is_not_written_where_no_column_says_that_it_did() {
+    let mut bench = Bench::simple();
+    bench.context.target.mode = TargetMode::Append;
+    bench.context.target.key.clear();
+    bench.context.changelog = Some(Changelog {
+        commit: SourceCommit { snapshot_id: SnapshotId(1), sequence_number: 1, timestamp_ms: 0, change_ordinal: 0 },
+        metadata_columns: Vec::new(),
+        partition_type: StructType::new(Vec::new()),
+        identity: Identity::None,
+        duplicate_keys: DuplicateKeys::Pair,
+        compared_schema: None,
+        columns: vec![ColumnSource::Read(0), ColumnSource::Read(1)],
+    });
+    for change in [Change::Delete, Change::UpdateBefore, Change::UpdateAfter] {
+        let error = bench.stage(&[bench.rows(change, &[(1, None)])]).unwrap_err();
+        assert!(matches!(error, StageError::DeleteInAppend { .. }), "{error:?}");
+    }
+    assert_eq!(bench.stage(&[bench.rows(Change::Insert, &[(1, None)])]).unwrap()[0].record_count, 1);
 }
 
 #[test]

@@ -31,7 +31,7 @@ impl<I> Tagged<I> {
         tracing::debug!(bytes, level, "rows that are compared do not fit into memory and are exchanged");
         let exchange = self.begin_exchange(self.by().clone(), level)?;
         self.now = Now::Exchange(Box::new(exchange));
-        let (went, came) = resolver.into_rows();
+        let (went, came) = resolver.into_rows().map_err(TagError::Compare)?;
         for rows in went {
             self.exchange(Side::Went, rows.map_err(TagError::Compare)?)?;
             self.note_memory(bytes);
@@ -49,7 +49,7 @@ impl<I> Tagged<I> {
         let is_last = self.is_second || self.plan.then.is_none();
         if is_last && *self.by() == By::Content && resolver.sample().is_some_and(is_all) {
             let mut alike = Alike::default();
-            let (went, came) = resolver.into_rows();
+            let (went, came) = resolver.into_rows().map_err(TagError::Compare)?;
             for rows in went {
                 alike.count(Side::Went, &rows.map_err(TagError::Compare)?).map_err(TagError::Compare)?;
             }
@@ -63,7 +63,7 @@ impl<I> Tagged<I> {
             return Err(self.too_large(resolver.sample()));
         }
         // Nothing has cancelled: a mirror does not hold what came, so it is what went that does not fit.
-        self.output = Some(resolver.into_unmatched());
+        self.output = Some(resolver.into_unmatched().map_err(TagError::Compare)?);
         self.now = Now::Pass;
         Ok(())
     }
@@ -93,7 +93,7 @@ impl<I> Tagged<I> {
         by: By,
     ) -> Result<(), TagError<E>> {
         let bytes = resolver.memory_bytes();
-        let (went, came) = resolver.into_rows();
+        let (went, came) = resolver.into_rows().map_err(TagError::Compare)?;
         let rows = went.map(|rows| (Side::Went, rows)).chain(came.into_iter().map(|rows| (Side::Came, Ok(rows))));
         for (side, rows) in rows {
             let mut rows = rows.map_err(TagError::Compare)?;

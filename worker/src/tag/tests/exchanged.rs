@@ -59,15 +59,18 @@ fn key_of((row, row_id): &Identified, by: By) -> Option<String> {
     }
 }
 
-/// The slow, plain way: each row that came cancels the last equal one that went, then the first rows of an identity are
-/// partners.
+/// The slow, plain way: each row that came cancels the last equal one that went, before any other that of its own row id
+/// where rows are told by it, then the first rows of an identity are partners.
 fn model(deletes: &[Identified], inserts: &[Identified], by: By) -> Outcome {
     let mut went: Vec<Option<&Identified>> = deletes.iter().map(Some).collect();
     let mut came = Vec::new();
     let mut outcome = Outcome::default();
     let is_equal = |one: &Identified, other: &Identified| one.0.identity() == other.0.identity();
     for insert in inserts {
-        match went.iter().rposition(|went| went.is_some_and(|went| is_equal(went, insert))) {
+        let is_it = |went: &Identified| by == By::RowId && insert.1.is_some() && went.1 == insert.1;
+        let same_id = went.iter().position(|went| went.is_some_and(|went| is_equal(went, insert) && is_it(went)));
+        let last = || went.iter().rposition(|went| went.is_some_and(|went| is_equal(went, insert)));
+        match same_id.or_else(last) {
             Some(place) => {
                 went[place] = None;
                 outcome.carried_over += 1;

@@ -3,6 +3,7 @@
 mod cases;
 mod exchanged;
 mod long;
+mod net;
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -242,7 +243,7 @@ where
 
 fn tagging(resolution: Resolution, key: &[usize], memory_bytes_max: u64) -> Tagging {
     let (table, key) = ("db.t".to_owned(), key.to_vec());
-    Tagging { table, resolution, compared: usize::MAX, key, changelog: None, memory_bytes_max, level: 0 }
+    Tagging { table, resolution, compared: usize::MAX, key, changelog: None, ordinal: None, memory_bytes_max, level: 0 }
 }
 
 fn changes(change: Change, given: &[Row], size: usize) -> Vec<Result<ChangeBatch, TagTestError>> {
