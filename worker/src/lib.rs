@@ -13,5 +13,6 @@ pub mod serve;
 pub(crate) mod splice;
 pub mod stage;
 pub mod tag;
+mod vector;
 
 pub use change::{Change, ChangeBatch, Columns};

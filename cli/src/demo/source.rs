@@ -105,8 +105,12 @@ async fn stage(context: EpochContext, change: Commit, table: &LoadedTable) -> Re
     let staging = tokio::task::spawn_blocking(move || {
         let context = Arc::new(context);
         let batches = batches(&context, &change)?;
-        let options =
-            StageOptions { row_group_memory_bytes: MEMORY_BYTES, unique_keys: true, key_memory_bytes: MEMORY_BYTES };
+        let options = StageOptions {
+            row_group_memory_bytes: MEMORY_BYTES,
+            unique_keys: true,
+            key_memory_bytes: MEMORY_BYTES,
+            first_file: 0,
+        };
         let mut stager = Stager::new(context, TaskId(0), Attempt(0), storage, runtime, options)?;
         for batch in &batches {
             stager.write(batch)?;

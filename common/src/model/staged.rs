@@ -20,10 +20,13 @@ pub struct TaskOutput {
 }
 
 impl TaskOutput {
-    /// Where all that the attempt wrote lies.
+    /// Where all that the attempt wrote lies, each place once.
     pub fn into_locations(self) -> Vec<String> {
         let files = self.files.into_iter().map(|file| file.location);
-        files.chain(self.exchanged.map(|file| file.location)).collect()
+        let mut locations: Vec<String> = files.chain(self.exchanged.map(|file| file.location)).collect();
+        // A file of several vectors is handed back once for each, one after another.
+        locations.dedup();
+        locations
     }
 }
 

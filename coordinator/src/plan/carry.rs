@@ -81,7 +81,8 @@ mod tests {
             spec_id: 1,
             partition: Vec::new(),
         };
-        let difference = FileDifference { file, split: None, before: Side::Absent, after: Side::Present(Vec::new()) };
+        let difference =
+            FileDifference { file, split: None, before: Side::Absent, after: Side::Present(Vec::new()), commit: None };
         let partition = Arc::new(Partition::new(1, &Struct::from_iter([Some(Literal::int(p))]), &[]));
         Carried { difference, metrics, partition }
     }

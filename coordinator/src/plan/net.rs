@@ -2,10 +2,13 @@
 //! one with the deletes of its own two states, put together as those of one snapshot are.
 
 use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use iceferry_common::model::{Identity, ScanTask, Side, SnapshotId, SourceCommit};
 use tokio::sync::mpsc;
 
+use super::carry::COPY_TASK_FACTOR;
 use super::difference::{self, group_columns, rows_stay_in_partition};
 use super::entry::{DataEntry, Decoding};
 use super::filter::FileFilter;
@@ -36,7 +39,9 @@ pub async fn plan_net(
     tasks: mpsc::Sender<ScanTask>,
 ) -> Result<PlanSummary, PlanError> {
     let mut summary = PlanSummary::default();
-    let planned = run(request, steps, tasks, &mut summary).await;
+    let bytes_read = Arc::new(AtomicU64::new(0));
+    let planned = run(request, steps, tasks, &mut summary, &bytes_read).await;
+    summary.metadata_bytes_read = bytes_read.load(Ordering::Relaxed);
     summary.complete = difference::is_complete(planned).map_err(|error| *error)?;
     Ok(summary)
 }
@@ -46,13 +51,14 @@ async fn run(
     steps: &[Step],
     tasks: mpsc::Sender<ScanTask>,
     summary: &mut PlanSummary,
+    bytes_read: &Arc<AtomicU64>,
 ) -> Result<(), Stop> {
     let mut line = Line::default();
     for step in steps {
         (request.before, request.after) = (step.before, step.commit.snapshot_id);
         let mut read = PlanSummary::default();
         let into = Some((&mut line, step.commit));
-        difference::run(&request, tasks.clone(), &mut read, into).await?;
+        difference::run(&request, tasks.clone(), &mut read, bytes_read, into).await?;
         // What differs is counted when it is known which of it is read.
         summary.manifest_lists_read += read.manifest_lists_read;
         summary.manifests_opened += read.manifests_opened;
@@ -77,6 +83,12 @@ async fn run(
         deletes: &deletes,
         used: HashSet::new(),
         keep: Packer::new(options.split_bytes, options.open_file_cost_bytes, options.differences_per_task_max),
+        carry: Packer::new(
+            options.split_bytes.saturating_mul(COPY_TASK_FACTOR),
+            options.open_file_cost_bytes,
+            options.differences_per_task_max,
+        ),
+        ways: &request.ways,
         tasks,
         summary,
         next_task: 0,

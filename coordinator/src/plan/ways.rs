@@ -120,7 +120,8 @@ mod tests {
                 spec_id: 0,
                 partition: Vec::new(),
             };
-            let difference = FileDifference { file, split: None, before: before.clone(), after: after.clone() };
+            let difference =
+                FileDifference { file, split: None, before: before.clone(), after: after.clone(), commit: None };
             assert_eq!(decodes(ways, &difference), expected, "{ways:?} {format:?} {before:?} {after:?}");
         }
     }

@@ -3,6 +3,7 @@
 //! A [`Runner`] takes a task with its context and its attempt number and gives the staged files, or an error that names
 //! what it could not remove. Two attempts never share a path, so a try needs to know nothing of others.
 
+mod copy;
 mod counted;
 mod counters;
 mod keep;

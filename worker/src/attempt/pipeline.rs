@@ -7,13 +7,15 @@ use arrow::error::ArrowError;
 use async_trait::async_trait;
 use iceferry_common::fault::{Class, Classified};
 use iceferry_common::model::{
-    Attempt, Changelog, DuplicateKeys, EpochContext, ExchangeSide, ExchangeWork, Identity, MetadataColumn, Resolution,
-    ResolveWork, RowCounts, ScanTask, Side, StagedFile, TargetMode, TaskOutput, Work, exchange_file_location,
+    Attempt, Changelog, CopyWork, DuplicateKeys, EpochContext, ExchangeSide, ExchangeWork, Identity, MetadataColumn,
+    Resolution, ResolveWork, RowCounts, ScanTask, Side, StagedFile, TargetMode, TaskOutput, Work,
+    exchange_file_location,
 };
 use iceferry_common::storage::Storage;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+use super::copy;
 use super::counted::{Counted, ahead};
 use super::keep::Keep;
 use super::shown::Shown;
@@ -48,12 +50,13 @@ impl PipelineRunner {
     }
 
     /// The encoder has three eighths of a slot: as much again is under way to storage while a row group is closed.
-    fn stage_options(&self, context: &EpochContext, task: &ScanTask) -> StageOptions {
+    fn stage_options(&self, context: &EpochContext, task: &ScanTask, first_file: usize) -> StageOptions {
         let has_deletes = task.differences.iter().any(|difference| difference.before != Side::Absent);
         StageOptions {
             row_group_memory_bytes: self.slot_memory_bytes * 3 / 8,
             unique_keys: has_deletes && context.target.mode == TargetMode::MergeOnRead,
             key_memory_bytes: self.slot_memory_bytes / 4,
+            first_file,
         }
     }
 
@@ -113,9 +116,10 @@ impl PipelineRunner {
         let (id, located) = (task.id, Arc::clone(&context));
         let location = move |number| exchange_file_location(&located, id, attempt, number);
         let space = Space::new(target.clone(), runtime.clone(), cancel.clone(), location);
-        let made = Made { context, reading, shown, task, attempt, target, runtime, progress, cancel };
+        let made = Made { context, reading, shown, task, attempt, target, runtime, progress, cancel, first_file: 0 };
         match &task.work {
-            Work::Stage | Work::Copy(_) => self.read_and_stage(&made, tagging, space),
+            Work::Stage => self.read_and_stage(&made, tagging, space),
+            Work::Copy(work) => self.carry_and_stage(&made, work, tagging, space),
             Work::PassDeletes(work) => self.pass_deletes(&made, tagging, work, space),
             Work::Exchange(work) => self.read_and_exchange(&made, &tagging, work, space),
             Work::Resolve(work) => self.resolve_and_stage(&made, tagging, work, space),
@@ -150,6 +154,45 @@ impl PipelineRunner {
         let rows = with_read(rows, made.progress);
         made.progress.set(rows);
         Ok(TaskOutput { task: made.task.id, attempt: made.attempt, files, exchanged: None, rows })
+    }
+
+    /// Carries files over as bytes, and stages the rows of what cannot be.
+    fn carry_and_stage(
+        self,
+        made: &Made<'_>,
+        work: &CopyWork,
+        tagging: Tagging,
+        space: Space,
+    ) -> Result<TaskOutput, AttemptError> {
+        let carried = copy::carry(made, work, self.read_options(made.cancel))?;
+        let (task, attempt) = (made.task.id, made.attempt);
+        if carried.rest.is_empty() {
+            return Ok(TaskOutput { task, attempt, files: carried.files, exchanged: None, rows: carried.rows });
+        }
+        let rest = copy::rest_of(made.task, carried.rest);
+        let first_file = carried.begun.len();
+        let decoding = Made {
+            context: Arc::clone(&made.context),
+            reading: Arc::clone(&made.reading),
+            shown: None,
+            task: &rest,
+            target: made.target.clone(),
+            runtime: made.runtime.clone(),
+            first_file,
+            ..*made
+        };
+        match self.read_and_stage(&decoding, tagging, space) {
+            Ok(mut output) => {
+                output.files.splice(0..0, carried.files);
+                output.rows += carried.rows;
+                made.progress.set(output.rows);
+                Ok(output)
+            }
+            Err(mut error) => {
+                error.left_behind.extend(copy::remove(made, carried.begun));
+                Err(error)
+            }
+        }
     }
 
     /// Reads rows and writes them by their hash, for others to resolve.
@@ -232,7 +275,7 @@ impl PipelineRunner {
     {
         let (context, task, cancel) = (&made.context, made.task, made.cancel);
         let keep = Keep::of(&made.reading, task.resolution)?;
-        let options = self.stage_options(context, task);
+        let options = self.stage_options(context, task, made.first_file);
         let (target, runtime) = (made.target.clone(), made.runtime.clone());
         let stager = Stager::new(Arc::clone(context), task.id, made.attempt, target, runtime, options);
         let mut stager = stager.map_err(|error| AttemptError::new(&error, Vec::new()))?;
@@ -293,10 +336,12 @@ pub(super) struct Made<'a> {
     shown: Option<Shown>,
     pub(super) task: &'a ScanTask,
     pub(super) attempt: Attempt,
-    target: Storage,
+    pub(super) target: Storage,
     pub(super) runtime: Handle,
     pub(super) progress: &'a Counters,
     pub(super) cancel: &'a CancellationToken,
+    /// The number of the first file, where others of the attempt come before.
+    first_file: usize,
 }
 
 /// However staging ended, no exchange file of the attempt outlives it; one that cannot be removed is named when it failed.

@@ -328,7 +328,8 @@ fn passed_deletes_become_equality_deletes_of_the_target_and_twice_is_no_error() 
     assert!(rows.bytes_read > 0 && rows.bytes_read < 2 * file.size_bytes, "the key column alone: {rows:?}");
     let [staged] = &output.files[..] else { panic!("{output:?}") };
     assert_eq!((staged.content, staged.record_count), (StagedContent::EqualityDeletes, keys));
-    assert!(staged.data_file.contains("equality"), "{}", staged.data_file);
+    let facts = iceferry_common::entry::Facts::read(&staged.data_file).unwrap();
+    assert_eq!((facts.content, facts.equality_fields), (iceberg::spec::DataContentType::EqualityDeletes, 1));
     let stopped = CancellationToken::new();
     stopped.cancel();
     let error = bench.attempt(&task, 64 << 20, &stopped).unwrap_err();

@@ -17,8 +17,8 @@ use super::key_fields::{KeyFields, leaves};
 use super::opened::start_open;
 use super::positions::{self, PositionsByFile};
 use super::select::row_groups_with_rows;
-use super::vector;
 use super::{ReadError, ReadOptions};
+use crate::vector;
 
 /// First requests of delete files that are under way at once; each is at most a small file.
 const OPENED_AT_ONCE: usize = 6;

@@ -8,10 +8,10 @@
 //!
 //! | decides, pure | acts |
 //! |---|---|
-//! | `difference`: what differs, in which order | `reader`: goes through the steps of a task |
+//! | `difference`: what differs, in which order | `reader`: goes through the steps of a task; `dead`: finds dead rows alone |
 //! | `select`, `prune`, `file_bounds`: row groups and rows | `rows`: decodes them; `avro`: the same for Avro files; `filter`: keeps those that match |
 //! | `file_schema`, `project`, `convert`, `literal`, `metadata`: columns by field id, in the table's types | `opened`, `footer`: open a file |
-//! | `vector`, `equality`, `key_fields`: what a delete says | `deletes`, `positions`, `delete_columns`: load deletes; `passed`: gives their keys |
+//! | [`vector`](crate::vector), `equality`, `key_fields`: what a delete says | `deletes`, `positions`, `delete_columns`: load deletes; `passed`: gives their keys |
 //! | `blocks`: what to fetch when | `fetch`: asks storage |
 //!
 //! Memory is bounded by [`ReadOptions`], whatever the size of a file or row group, with two exceptions that are in the
@@ -21,6 +21,7 @@
 mod avro;
 mod blocks;
 mod convert;
+mod dead;
 mod delete_columns;
 mod deletes;
 mod difference;
@@ -42,7 +43,6 @@ mod prune;
 mod reader;
 mod rows;
 pub(crate) mod select;
-mod vector;
 mod width;
 
 #[cfg(test)]
@@ -53,6 +53,7 @@ use tokio_util::sync::CancellationToken;
 pub use error::ReadError;
 pub use passed::KeyReader;
 pub use reader::TaskReader;
+pub(crate) use select::split_of;
 
 /// Bounds of one reader.
 #[derive(Debug, Clone)]

@@ -37,7 +37,7 @@ const DICTIONARY_BYTES_MIN: i64 = 64 * 1024;
 ///
 /// An iterator that ends after its first error.
 pub struct TaskReader {
-    task: Arc<ScanTask>,
+    pub(super) task: Arc<ScanTask>,
     fetcher: Fetcher,
     options: ReadOptions,
     ids: FallbackIds,
@@ -45,7 +45,7 @@ pub struct TaskReader {
     key: Option<Wanted>,
     metadata: Option<MetadataColumns>,
     filter: Option<ReadFilter>,
-    deletes: Deletes,
+    pub(super) deletes: Deletes,
     steps: VecDeque<Step>,
     /// Rows that came back in files whose DELETE rows were read already.
     came: HashMap<usize, (RoaringTreemap, Marks)>,
@@ -251,7 +251,7 @@ impl TaskReader {
         }
     }
 
-    fn differing_by_key(
+    pub(super) fn differing_by_key(
         &mut self,
         difference: &FileDifference,
         sides: (&SideDeletes, &SideDeletes),

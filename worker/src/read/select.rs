@@ -23,6 +23,12 @@ pub(super) fn row_groups_with_rows(metadata: &ParquetMetaData) -> impl Iterator<
     (0..metadata.num_row_groups()).filter(|index| metadata.row_group(*index).num_rows() > 0)
 }
 
+/// A split that holds this row group alone: no other has its middle there.
+pub(crate) fn split_of(metadata: &ParquetMetaData, row_group: usize) -> Split {
+    let middle = midpoint(metadata, row_group);
+    Split { start: middle, end: middle + 1 }
+}
+
 fn midpoint(metadata: &ParquetMetaData, row_group: usize) -> u64 {
     let chunks = || metadata.row_group(row_group).columns().iter().filter_map(chunk_bytes);
     let start = chunks().map(|bytes| bytes.start).min().unwrap_or_default();

@@ -16,7 +16,7 @@ use super::entry::{self, known};
 use super::recipe::{LeafSource, TargetLeaf};
 use crate::stage::bounds::Bounds;
 use crate::stage::layout::{Layout, Leaf};
-use crate::stage::metrics::{Metrics, data_file};
+use crate::stage::metrics::{Holds, Metrics, data_file};
 
 /// A source file in the file that is described.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub(super) fn describe(layout: &Layout, of: &Described<'_>, parts: &[Carried<'_>
             add(&mut metrics, leaf, place, of, parts)?;
         }
     }
-    data_file(metrics, of.location, of.size_bytes, of.footer, &[])
+    data_file(metrics, of.location, of.size_bytes, of.footer, Holds::DATA)
 }
 
 /// What is known of one column over all parts.

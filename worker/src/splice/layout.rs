@@ -5,9 +5,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{
-    ColumnChunkMetaData, ParquetColumnIndex, ParquetMetaData, ParquetOffsetIndex, RowGroupMetaData,
-};
+use parquet::file::metadata::{ParquetColumnIndex, ParquetMetaData, ParquetOffsetIndex, RowGroupMetaData};
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::page_index::offset_index::OffsetIndexMetaData;
 
@@ -47,8 +45,6 @@ pub(super) struct Laid {
     pub(super) row_groups: Vec<RowGroupMetaData>,
     /// For all columns or for none: readers take nothing less.
     pub(super) indexes: Option<(ParquetColumnIndex, ParquetOffsetIndex)>,
-    /// Bytes so far, the magic among them.
-    pub(super) bytes: u64,
 }
 
 /// Lays out the row groups of files one after another.
@@ -76,8 +72,8 @@ pub(super) fn lay(parts: &[Taken<'_>]) -> Result<Laid, ParquetError> {
             group += 1;
         }
     }
-    let Laying { pieces, row_groups, columns, offsets, has_indexes, at } = laid;
-    Ok(Laid { pieces, row_groups, indexes: has_indexes.then_some((columns, offsets)), bytes: at })
+    let Laying { pieces, row_groups, columns, offsets, has_indexes, .. } = laid;
+    Ok(Laid { pieces, row_groups, indexes: has_indexes.then_some((columns, offsets)) })
 }
 
 struct Laying {

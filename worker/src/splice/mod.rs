@@ -16,8 +16,6 @@
 //! one value), `footer`, `bloom`, `entry` and `describe` (what the manifest says), `join`. What acts: `whole` (a file's footer and page
 //! indexes), `stream` (bytes read ahead and handed on) and `splicer`.
 
-#![allow(dead_code, unused_imports, reason = "no attempt carries files over yet")]
-
 mod bloom;
 mod chunk;
 mod constant;
@@ -40,9 +38,9 @@ mod whole;
 mod tests;
 
 pub(crate) use error::SpliceError;
-pub(crate) use join::{Joined, Size, join};
+pub(crate) use join::{Size, join};
 pub(crate) use reason::Reason;
 pub(crate) use recipe::Recipe;
-pub(crate) use splicer::{Moved, Part, Spliced, Splicer};
+pub(crate) use splicer::{Part, Splicer};
 pub(crate) use way::Way;
 pub(crate) use whole::Whole;

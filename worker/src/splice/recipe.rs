@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use iceberg::spec::{Literal, NestedField, NestedFieldRef, Schema, Type};
-use iceferry_common::model::{ColumnSource, Constant, DataFile, EpochContext, MetadataColumn};
+use iceferry_common::model::{ColumnSource, Constant, DataFile, EpochContext, MetadataColumn, SourceCommit};
 use parquet::basic::{LogicalType, Repetition};
 use parquet::schema::types::{SchemaDescPtr, SchemaDescriptor, Type as ParquetType};
 
@@ -67,10 +67,16 @@ impl Recipe {
     }
 
     /// The recipe for a file; else why there is none. By the footer and the context alone.
-    pub(super) fn of(context: &EpochContext, layout: &Layout, file: &DataFile, whole: &Whole) -> Result<Self, Reason> {
+    pub(super) fn of(
+        context: &EpochContext,
+        layout: &Layout,
+        (file, commit): (&DataFile, Option<SourceCommit>),
+        whole: &Whole,
+    ) -> Result<Self, Reason> {
         let mut builder = Builder {
             context,
             file,
+            commit,
             whole,
             names: &context.source.read_schema,
             leaves: Vec::new(),
@@ -93,6 +99,7 @@ impl Recipe {
 struct Builder<'a> {
     context: &'a EpochContext,
     file: &'a DataFile,
+    commit: Option<SourceCommit>,
     whole: &'a Whole,
     names: &'a Schema,
     leaves: Vec<LeafSource>,
@@ -194,7 +201,8 @@ impl Builder<'_> {
             MetadataColumn::LastUpdatedSequenceNumber => {
                 self.file.first_row_id.map(|_| Literal::long(self.file.sequence_number))
             }
-            _ => file_value(changelog, column, self.file).map_err(|_| Reason::Constant)?,
+            _ => file_value(changelog, column, self.commit.unwrap_or(changelog.commit), self.file)
+                .map_err(|_| Reason::Constant)?,
         };
         let field_type = column.field_type(&changelog.partition_type);
         self.constant(target, None, &field_type, value.as_ref(), arrow)

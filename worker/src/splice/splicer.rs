@@ -5,8 +5,8 @@ use std::io::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
 
-use iceberg::spec::{FormatVersion, StructType, serialize_data_file_to_json};
-use iceferry_common::model::{ColumnMetrics, DataFile, EpochContext, StagedContent, StagedFile};
+use iceferry_common::entry;
+use iceferry_common::model::{ColumnMetrics, DataFile, EpochContext, SourceCommit, StagedContent, StagedFile};
 use iceferry_common::storage::Storage;
 use parquet::errors::ParquetError;
 use tokio::runtime::Handle;
@@ -28,7 +28,6 @@ use crate::stage::upload::{Ended, Upload};
 pub(crate) struct Splicer {
     context: Arc<EpochContext>,
     layout: Layout,
-    format_version: FormatVersion,
     source: Storage,
     target: Storage,
     fetcher: Fetcher,
@@ -85,9 +84,8 @@ impl Splicer {
     ) -> Result<Self, SpliceError> {
         let of = &context.target;
         let layout = Layout::new(&of.table, Arc::clone(&of.write_schema), &of.parquet)?;
-        let format_version = if of.format_version >= 3 { FormatVersion::V3 } else { FormatVersion::V2 };
         let fetcher = Fetcher::new(source.clone(), runtime.clone(), cancel.clone());
-        Ok(Self { context, layout, format_version, source, target, fetcher, runtime, cancel })
+        Ok(Self { context, layout, source, target, fetcher, runtime, cancel })
     }
 
     /// Reads the footer of a Parquet file.
@@ -99,9 +97,15 @@ impl Splicer {
     }
 
     /// The cheapest way for a file that gives what decoding gives. Pure: by the footer and the context alone. `metrics` is
-    /// what the source's manifest says of the columns; empty where it says nothing. Deletes are the caller's concern.
-    pub(crate) fn way(&self, file: &DataFile, whole: &Whole, metrics: &[ColumnMetrics]) -> Way {
-        way(&self.context, &self.layout, file, whole, metrics)
+    /// what the source's manifest says of the columns, `commit` the snapshot that brought the file where the epoch has several; empty where it says nothing. Deletes are the caller's concern.
+    pub(crate) fn way(
+        &self,
+        file: &DataFile,
+        commit: Option<SourceCommit>,
+        whole: &Whole,
+        metrics: &[ColumnMetrics],
+    ) -> Way {
+        way(&self.context, &self.layout, (file, commit), whole, metrics)
     }
 
     /// Bytes that were read so far, save by copies.
@@ -193,7 +197,7 @@ impl Splicer {
                 content: StagedContent::Data,
                 record_count: data_file.record_count(),
                 size_bytes: described.size_bytes,
-                data_file: serialize_data_file_to_json(data_file, &StructType::new(Vec::new()), self.format_version)?,
+                data_file: entry::encode(&data_file, None)?,
             })
         });
         Ok(file.map_err(|source| StageError::Describe { location, source: Box::new(source) })?)

@@ -1,6 +1,6 @@
 //! Which way a file is carried over.
 
-use iceferry_common::model::{ColumnMetrics, DataFile, EpochContext, FileFormat};
+use iceferry_common::model::{ColumnMetrics, DataFile, EpochContext, FileFormat, SourceCommit};
 
 use super::chunk::{is_carried, is_of_old_writer};
 use super::entry::contradicts;
@@ -20,6 +20,7 @@ pub(crate) enum Way {
     Decode(Reason),
 }
 
+#[cfg(test)]
 impl Way {
     /// The recipe, unless the file is decoded.
     pub(crate) fn recipe(&self) -> Option<&Recipe> {
@@ -43,11 +44,11 @@ impl Way {
 pub(super) fn way(
     context: &EpochContext,
     layout: &Layout,
-    file: &DataFile,
+    (file, commit): (&DataFile, Option<SourceCommit>),
     whole: &Whole,
     entry: &[ColumnMetrics],
 ) -> Way {
-    match recipe(context, layout, file, whole, entry) {
+    match recipe(context, layout, (file, commit), whole, entry) {
         Err(reason) => Way::Decode(reason),
         Ok(recipe) => match not_copied(context, whole, &recipe) {
             None => Way::Copy(recipe),
@@ -59,7 +60,7 @@ pub(super) fn way(
 fn recipe(
     context: &EpochContext,
     layout: &Layout,
-    file: &DataFile,
+    (file, commit): (&DataFile, Option<SourceCommit>),
     whole: &Whole,
     entry: &[ColumnMetrics],
 ) -> Result<Recipe, Reason> {
@@ -83,7 +84,7 @@ fn recipe(
     if whole.row_count() != file.record_count || !is_consistent(whole) {
         return Err(Reason::Contradiction);
     }
-    let recipe = Recipe::of(context, layout, file, whole)?;
+    let recipe = Recipe::of(context, layout, (file, commit), whole)?;
     // All chunks, since a copy takes those of other columns as well.
     let mut chunks = footer.row_groups().iter().flat_map(|group| group.columns());
     if !chunks.all(is_carried) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use iceferry_common::fault::{Class, Classified, chain};
-use iceferry_common::model::{DataFile, EpochContext, Split};
+use iceferry_common::model::{DataFile, EpochContext};
 use parquet::file::FOOTER_SIZE;
 use parquet::file::metadata::{
     ColumnChunkMetaData, FooterTail, PageEncodingStats, ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader,
@@ -17,7 +17,6 @@ use crate::read::error::guarded;
 use crate::read::fetch::{Fetcher, FileHandle};
 use crate::read::file_schema::{FallbackIds, FileSchema};
 use crate::read::footer::{OpenFile, chunk_bytes, start_tail};
-use crate::read::select::row_groups;
 
 /// A Parquet data file of the source whose footer has been read and checked.
 #[derive(Debug)]
@@ -72,11 +71,6 @@ impl Whole {
     /// Rows in the whole file.
     pub(crate) fn row_count(&self) -> u64 {
         self.file.row_count()
-    }
-
-    /// The row groups that belong to a split; all of them without one.
-    pub(crate) fn row_groups_of(&self, split: Option<Split>) -> Vec<usize> {
-        row_groups(self.footer(), split)
     }
 
     /// Lets go of rows that came together with the footer: small files come whole. For callers that hold many files; what

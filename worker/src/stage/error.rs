@@ -127,6 +127,12 @@ pub enum StageError {
         /// Why.
         source: Box<iceberg::Error>,
     },
+    /// More dead rows than a deletion vector can hold.
+    #[error("the dead rows of {data_file} take more than a deletion vector can: set copy to decode")]
+    Vector {
+        /// The staged data file.
+        data_file: String,
+    },
     /// Staging failed, and what was staged could not be removed.
     #[error("{failure}; {} files stayed behind, for the job's next run to remove", locations.len())]
     LeftBehind {
@@ -165,6 +171,7 @@ impl Classified for StageError {
             | Self::DuplicateKey { .. }
             | Self::NullInRequired { .. }
             | Self::Codec { .. }
+            | Self::Vector { .. }
             | Self::Layout { .. }
             | Self::Schema { .. } => Class::Refused,
             Self::Upload { source, .. } => source.class(),

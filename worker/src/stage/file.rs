@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use iceberg::spec::DataContentType;
 use iceferry_common::entry;
 use iceferry_common::model::{StagedContent, StagedFile};
 use iceferry_common::storage::Storage;
@@ -15,7 +16,7 @@ use tokio::runtime::Handle;
 
 use super::StageError;
 use super::layout::Layout;
-use super::metrics::{Closed, describe};
+use super::metrics::{Closed, Holds, describe};
 use super::nan::NanCounter;
 use super::upload::{Ended, Sink, Upload};
 
@@ -28,8 +29,10 @@ pub(super) struct Form {
     pub(super) layout: Arc<Layout>,
     /// Settings of the encoder.
     pub(super) properties: WriterProperties,
-    /// The fields that they delete by; empty for data files.
+    /// The fields that they delete by; empty for files that delete by none.
     pub(super) equality_ids: Vec<i32>,
+    /// The data file that they are for, of position deletes.
+    pub(super) referenced_data_file: Option<String>,
 }
 
 /// A file that rows can be added to. Dropped, it leaves nothing behind.
@@ -127,7 +130,15 @@ impl OpenFile {
             size_bytes: self.writer.inner().written(),
             footer,
             nans: &self.nans,
-            equality_ids: &form.equality_ids,
+            holds: Holds {
+                content: match form.content {
+                    StagedContent::EqualityDeletes => DataContentType::EqualityDeletes,
+                    StagedContent::PositionDeletes | StagedContent::DeletionVector => DataContentType::PositionDeletes,
+                    _ => DataContentType::Data,
+                },
+                equality_ids: &form.equality_ids,
+                referenced_data_file: form.referenced_data_file.as_deref(),
+            },
         };
         let data_file = describe(&form.layout, &closed)?;
         let record_count = data_file.record_count();

@@ -18,8 +18,7 @@ pub(super) struct Closed<'a> {
     pub(super) size_bytes: u64,
     pub(super) footer: &'a ParquetMetaData,
     pub(super) nans: &'a NanCounter,
-    /// Field ids that an equality delete file deletes by; empty for a data file.
-    pub(super) equality_ids: &'a [i32],
+    pub(super) holds: Holds<'a>,
 }
 
 /// What a manifest says of the columns of a file, by field id.
@@ -40,21 +39,36 @@ pub(super) fn describe(layout: &Layout, closed: &Closed<'_>) -> iceberg::Result<
     for (index, leaf) in layout.leaves.iter().enumerate() {
         metrics.add(leaf, index, row_groups, closed.nans)?;
     }
-    data_file(metrics, closed.location, closed.size_bytes, closed.footer, closed.equality_ids)
+    data_file(metrics, closed.location, closed.size_bytes, closed.footer, closed.holds)
 }
 
-/// The manifest entry's data file with these metrics. `equality_ids` is empty for a data file.
+/// What a file holds.
+#[derive(Clone, Copy)]
+pub(crate) struct Holds<'a> {
+    pub(crate) content: DataContentType,
+    /// Field ids that an equality delete file deletes by; empty for others.
+    pub(crate) equality_ids: &'a [i32],
+    /// The data file that a position delete file is for.
+    pub(crate) referenced_data_file: Option<&'a str>,
+}
+
+impl Holds<'_> {
+    pub(crate) const DATA: Self =
+        Self { content: DataContentType::Data, equality_ids: &[], referenced_data_file: None };
+}
+
+/// The manifest entry's data file with these metrics.
 pub(crate) fn data_file(
     metrics: Metrics,
     location: &str,
     size_bytes: u64,
     footer: &ParquetMetaData,
-    equality_ids: &[i32],
+    holds: Holds<'_>,
 ) -> iceberg::Result<DataFile> {
     let row_groups = footer.row_groups();
-    let is_data = equality_ids.is_empty();
-    DataFileBuilder::default()
-        .content(if is_data { DataContentType::Data } else { DataContentType::EqualityDeletes })
+    let mut builder = DataFileBuilder::default();
+    builder
+        .content(holds.content)
         .file_path(location.to_owned())
         .file_format(DataFileFormat::Parquet)
         .partition(Struct::empty())
@@ -68,11 +82,13 @@ pub(crate) fn data_file(
         .lower_bounds(metrics.lower_bounds)
         .upper_bounds(metrics.upper_bounds)
         .split_offsets(Some(row_groups.iter().filter_map(first_byte).collect()))
-        .equality_ids((!is_data).then(|| equality_ids.to_vec()))
-        // Rows come as they come: the order of no rows is unsorted, which is 0.
-        .sort_order_id(0)
-        .build()
-        .map_err(|error| iceberg::Error::new(iceberg::ErrorKind::DataInvalid, error.to_string()))
+        .equality_ids((!holds.equality_ids.is_empty()).then(|| holds.equality_ids.to_vec()))
+        .referenced_data_file(holds.referenced_data_file.map(str::to_owned));
+    if holds.content != DataContentType::PositionDeletes {
+        // Rows come as they come: the order of no rows is unsorted, which is 0. Position deletes have none (spec).
+        builder.sort_order_id(0);
+    }
+    builder.build().map_err(|error| iceberg::Error::new(iceberg::ErrorKind::DataInvalid, error.to_string()))
 }
 
 fn rows(row_group: &RowGroupMetaData) -> u64 {

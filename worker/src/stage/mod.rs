@@ -13,6 +13,7 @@
 mod admit;
 pub(crate) mod bounds;
 mod changelog;
+mod dead_rows;
 mod error;
 mod file;
 mod fit;
@@ -27,5 +28,6 @@ pub(crate) mod upload;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use dead_rows::{DeadRows, Of, stage_dead_rows};
 pub use error::StageError;
 pub use stager::{StageOptions, Stager};

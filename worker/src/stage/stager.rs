@@ -30,6 +30,8 @@ pub struct StageOptions {
     pub unique_keys: bool,
     /// Memory for the keys that `unique_keys` remembers. What comes beyond it is not looked at, with a warning.
     pub key_memory_bytes: u64,
+    /// The number of the first file, where others of the attempt come before.
+    pub first_file: usize,
 }
 
 /// Stages the changes of one attempt. Not for async threads: every call may block.
@@ -79,7 +81,8 @@ impl Stager {
         let kind = |content, schema, equality_ids: Vec<i32>| {
             let layout = Arc::new(Layout::new(&target.table, schema, &target.parquet)?);
             let properties = writer_properties(&target.parquet, &layout, &equality_ids)?;
-            Ok(Kind { form: Form { content, layout, properties, equality_ids }, open: None })
+            let form = Form { content, layout, properties, equality_ids, referenced_data_file: None };
+            Ok(Kind { form, open: None })
         };
         let data = kind(StagedContent::Data, Arc::clone(&target.write_schema), Vec::new())?;
         let deletes = if target.mode == TargetMode::MergeOnRead && !target.key.is_empty() {
@@ -205,7 +208,8 @@ impl Stager {
     }
 
     fn begin(&mut self, content: StagedContent) -> Result<OpenFile, StageError> {
-        let location = staged_file_location(&self.context, self.task, self.attempt, content, self.begun.len());
+        let number = self.options.first_file + self.begun.len();
+        let location = staged_file_location(&self.context, self.task, self.attempt, content, number);
         self.begun.push(location.clone());
         let (storage, runtime) = (self.storage.clone(), self.runtime.clone());
         OpenFile::begin(&self.kind(content)?.form, &storage, &runtime, location)

@@ -323,7 +323,7 @@ async fn a_plan_read_dumbly_is_the_difference_of_the_states() {
         }
         // Several snapshots together: those of one snapshot are seen above.
         for (turn, from) in (seed % 3..).zip([None, Some(0), Some(3)]) {
-            net::check(&author.table, from, ends.len() - 1, net::identity(turn)).await;
+            net::check(&table, from, ends.len() - 1, net::identity(turn)).await;
         }
         // With a filter what is left are the changes of the rows that match.
         let last = ends[ends.len() - 1];

@@ -69,7 +69,7 @@ fn way_of(
     change(&mut lab, &mut file);
     let splicer = lab.splicer();
     let whole = splicer.open(&file).unwrap();
-    splicer.way(&file, &whole, &[])
+    splicer.way(&file, None, &whole, &[])
 }
 
 fn said(way: &Way) -> String {
@@ -195,7 +195,7 @@ fn a_manifest_that_contradicts_the_footer_is_not_believed() {
         (ColumnMetrics { upper_bound: Some(vec![0xFF]), ..b }, false),
     ];
     for (metrics, is_believed) in cases {
-        let found = said(&splicer.way(&file, &whole, std::slice::from_ref(&metrics)));
+        let found = said(&splicer.way(&file, None, &whole, std::slice::from_ref(&metrics)));
         assert_eq!(found, if is_believed { "copy" } else { "decode contradiction" }, "{metrics:?}");
     }
 }
@@ -217,7 +217,7 @@ fn a_changelog_gets_its_constants_and_nothing_that_differs_by_row() {
     let file = lab.put("file", &plain(&a_b()), 3);
     let splicer = lab.splicer();
     let whole = splicer.open(&file).unwrap();
-    let way = splicer.way(&file, &whole, &[]);
+    let way = splicer.way(&file, None, &whole, &[]);
     assert_eq!(said(&way), "splice added-columns");
     let recipe = way.recipe().unwrap();
     let spliced = splice_all(&splicer, &[(&whole, recipe, &[])], lab.location("new"));
@@ -262,7 +262,7 @@ fn a_bloom_filter_whose_length_is_not_in_the_footer_goes_with_its_column() {
     let file = lab.put("file", &bytes, 3);
     let splicer = lab.splicer();
     let whole = splicer.open(&file).unwrap();
-    let way = splicer.way(&file, &whole, &[]);
+    let way = splicer.way(&file, None, &whole, &[]);
     let spliced = splice_all(&splicer, &[(&whole, way.recipe().unwrap(), &[])], lab.location("new"));
     let new = std::fs::File::open(&spliced.file.location).unwrap();
     let new = SerializedFileReader::new(new).unwrap();
@@ -291,7 +291,7 @@ fn the_order_of_rows_and_words_of_others_are_handed_on_as_far_as_they_hold() {
         let file = lab.put("file", &bytes, 3);
         let splicer = lab.splicer();
         let whole = splicer.open(&file).unwrap();
-        let way = splicer.way(&file, &whole, &[]);
+        let way = splicer.way(&file, None, &whole, &[]);
         let spliced = splice_all(&splicer, &[(&whole, way.recipe().unwrap(), &[])], lab.location("new"));
         let new = SerializedFileReader::new(std::fs::File::open(&spliced.file.location).unwrap()).unwrap();
         assert_eq!(new.metadata().row_group(0).sorting_columns(), expected.as_ref());
@@ -309,7 +309,7 @@ fn parts_that_do_not_fit_are_refused_before_anything_is_written() {
     let wide: ArrayRef = Arc::new(Int64Array::from(vec![1]));
     let splicer = lab.splicer();
     let whole = splicer.open(&one).unwrap();
-    let way = splicer.way(&one, &whole, &[]);
+    let way = splicer.way(&one, None, &whole, &[]);
     let recipe = way.recipe().unwrap();
     let part = |row_groups: Vec<usize>| Part { whole: &whole, recipe, row_groups, metrics: &[] };
     for parts in [vec![], vec![part(vec![])], vec![part(vec![1])], vec![part(vec![0, 0])]] {
@@ -323,7 +323,8 @@ fn parts_that_do_not_fit_are_refused_before_anything_is_written() {
     let wide = lab.put("wide", &plain(&batch(&[(1, "a", wide)])), 1);
     let splicer = lab.splicer();
     let (narrow_whole, wide_whole) = (splicer.open(&narrow).unwrap(), splicer.open(&wide).unwrap());
-    let (narrow_way, wide_way) = (splicer.way(&narrow, &narrow_whole, &[]), splicer.way(&wide, &wide_whole, &[]));
+    let (narrow_way, wide_way) =
+        (splicer.way(&narrow, None, &narrow_whole, &[]), splicer.way(&wide, None, &wide_whole, &[]));
     let (narrow, wide) = (narrow_way.recipe().unwrap(), wide_way.recipe().unwrap());
     assert!(!narrow.joins(wide) && narrow.joins(narrow));
     assert!(!std::path::Path::new(&lab.location("new")).exists());
@@ -339,7 +340,7 @@ fn bounds_of_floats_are_not_told_where_nobody_knows_of_nans() {
     let whole = splicer.open(&file).unwrap();
     let known = ColumnMetrics { field_id: 1, nan_count: Some(3), ..ColumnMetrics::default() };
     for metrics in [vec![], vec![known]] {
-        let way = splicer.way(&file, &whole, &metrics);
+        let way = splicer.way(&file, None, &whole, &metrics);
         let name = lab.location(&format!("new-{}", metrics.len()));
         let staged = splicer.copy(&whole, way.recipe().unwrap(), &metrics, name).unwrap();
         let described = lab.described(&staged);
@@ -354,7 +355,7 @@ fn a_source_that_fails_or_a_target_that_is_taken_leaves_nothing_behind() {
     let file = lab.put("file", &plain(&batch(&[(1, "a", ints((0..600_000).map(Some)))])), 600_000);
     let splicer = lab.splicer();
     let whole = splicer.open(&file).unwrap();
-    let way = splicer.way(&file, &whole, &[]);
+    let way = splicer.way(&file, None, &whole, &[]);
     let recipe = way.recipe().unwrap();
     assert!(file.size_bytes > 1 << 20, "it is not held whole");
     // Cut short after its footer was read.
@@ -409,7 +410,7 @@ fn a_damaged_file_is_an_error_or_carried_over_but_never_a_panic() {
             refused += 1;
             continue;
         };
-        let way = splicer.way(&file, &whole, &[]);
+        let way = splicer.way(&file, None, &whole, &[]);
         let Some(recipe) = way.recipe() else {
             refused += 1;
             continue;
@@ -468,7 +469,7 @@ fn a_file_with_other_columns_in_its_nested_ones_keeps_those_of_the_target() {
     let splicer = lab.splicer();
     let whole = splicer.open(&file).unwrap();
     // Id 2 is below the last column id of the target, which will not give it to another column.
-    let way = splicer.way(&file, &whole, &[]);
+    let way = splicer.way(&file, None, &whole, &[]);
     assert_eq!(said(&way), "copy");
     let spliced = splice_all(&splicer, &[(&whole, way.recipe().unwrap(), &[])], lab.location("new"));
     let expected = lab.rows(&lab.decode(&file, 0).unwrap());

@@ -16,7 +16,6 @@ use arrow::datatypes::DataType;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use iceberg::spec::{
     DataFile as Described, Datum, NestedField, NestedFieldRef, PrimitiveType, Schema, SchemaRef, StructType, Type,
-    deserialize_data_file_from_json,
 };
 use iceferry_common::model::{
     Attempt, ColumnMetrics, DataFile, EpochContext, EpochId, FileDifference, FileFormat, MetricsMode, ParquetSettings,
@@ -28,7 +27,8 @@ use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
-use super::{Part, Recipe, Spliced, Splicer, Whole};
+use super::splicer::Spliced;
+use super::{Part, Recipe, Splicer, Whole};
 use crate::read::{ReadOptions, TaskReader};
 use crate::stage::{StageOptions, Stager};
 
@@ -117,7 +117,8 @@ impl Lab {
         let (storage, runtime) = (self.storage(), self.runtime.handle().clone());
         let task = task(vec![file.clone()]);
         let open = TaskReader::open(&self.context, &task, storage.clone(), runtime.clone(), ReadOptions::default());
-        let options = StageOptions { row_group_memory_bytes: 1 << 30, unique_keys: false, key_memory_bytes: 0 };
+        let options =
+            StageOptions { row_group_memory_bytes: 1 << 30, unique_keys: false, key_memory_bytes: 0, first_file: 0 };
         let context = Arc::new(self.context.clone());
         let mut stager = Stager::new(context, TaskId(number), Attempt(0), storage, runtime, options).unwrap();
         for batch in open.map_err(|error| error.to_string())? {
@@ -153,7 +154,7 @@ impl Lab {
     fn described(&self, file: &StagedFile) -> Described {
         assert_eq!(std::fs::metadata(&file.location).unwrap().len(), file.size_bytes);
         let schema = &self.context.target.write_schema;
-        deserialize_data_file_from_json(&file.data_file, 0, &StructType::new(Vec::new()), schema).unwrap()
+        iceferry_common::entry::decode(&file.data_file, schema).unwrap()
     }
 }
 
@@ -169,7 +170,13 @@ fn splice_all(splicer: &Splicer, files: &[(&Whole, &Recipe, &[ColumnMetrics])], 
 }
 
 fn task(files: Vec<DataFile>) -> ScanTask {
-    let added = |file| FileDifference { file, split: None, before: Side::Absent, after: Side::Present(Vec::new()) };
+    let added = |file| FileDifference {
+        file,
+        split: None,
+        before: Side::Absent,
+        after: Side::Present(Vec::new()),
+        commit: None,
+    };
     ScanTask {
         id: TaskId(0),
         differences: files.into_iter().map(added).collect(),

@@ -277,7 +277,7 @@ fn run(seed: u64, ways: &mut BTreeMap<String, u64>) {
             }
             _ => Vec::new(),
         };
-        let way = splicer.way(file, &whole, &metrics);
+        let way = splicer.way(file, None, &whole, &metrics);
         let mut count = |name: String| *ways.entry(name).or_default() += 1;
         let Some(recipe) = way.recipe().cloned() else {
             count(format!("decode: {}", way.reason().unwrap()));

@@ -83,7 +83,7 @@ fn speed_of_a_splice_beside_a_plain_copy() {
         let splicer = lab.splicer();
         let splice = |parts: usize, location: String| {
             let wholes: Vec<Whole> = (0..parts).map(|_| splicer.open(&file).unwrap()).collect();
-            let ways: Vec<_> = wholes.iter().map(|whole| splicer.way(&file, whole, &[])).collect();
+            let ways: Vec<_> = wholes.iter().map(|whole| splicer.way(&file, None, whole, &[])).collect();
             let parts = wholes.iter().zip(&ways).map(|(whole, way)| (whole, way.recipe().unwrap(), &[][..]));
             splice_all(&splicer, &parts.collect::<Vec<_>>(), location);
         };
@@ -92,7 +92,7 @@ fn speed_of_a_splice_beside_a_plain_copy() {
         timed(&mut joins, || splice(2, to("joined")));
         timed(&mut objects, || {
             let whole = splicer.open(&file).unwrap();
-            let way = splicer.way(&file, &whole, &[]);
+            let way = splicer.way(&file, None, &whole, &[]);
             drop(splicer.copy(&whole, way.recipe().unwrap(), &[], to("copied")).unwrap());
         });
         for name in ["plain", "spliced", "joined", "copied"] {

@@ -66,7 +66,12 @@ impl Bench {
                 storage: StorageProperties::default(),
             },
         };
-        let options = StageOptions { row_group_memory_bytes: 64 << 20, unique_keys: true, key_memory_bytes: 64 << 20 };
+        let options = StageOptions {
+            row_group_memory_bytes: 64 << 20,
+            unique_keys: true,
+            key_memory_bytes: 64 << 20,
+            first_file: 0,
+        };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         Self { runtime, folder, context, options }
     }

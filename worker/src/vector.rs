@@ -7,10 +7,23 @@ use roaring::RoaringTreemap;
 
 const MAGIC: [u8; 4] = [0xD1, 0xD3, 0x39, 0x64];
 /// Length, magic, an empty bitmap's count, checksum.
-pub(super) const BLOB_BYTES_MIN: u64 = 4 + 4 + 8 + 4;
+pub(crate) const BLOB_BYTES_MIN: u64 = 4 + 4 + 8 + 4;
+
+/// Positions as a blob; `None` when they take more than such a blob can.
+pub(crate) fn encode(mut positions: RoaringTreemap) -> Option<Vec<u8>> {
+    positions.optimize();
+    let mut blob = vec![0; 4];
+    blob.extend_from_slice(&MAGIC);
+    positions.serialize_into(&mut blob).ok()?;
+    let content = &blob[4..];
+    let (length, checksum) = (u32::try_from(content.len()).ok()?, crc32fast::hash(content));
+    blob[..4].copy_from_slice(&length.to_be_bytes());
+    blob.extend_from_slice(&checksum.to_be_bytes());
+    Some(blob)
+}
 
 /// The positions in a blob; what is wrong with it otherwise.
-pub(super) fn decode(blob: &[u8], cardinality: u64) -> Result<RoaringTreemap, String> {
+pub(crate) fn decode(blob: &[u8], cardinality: u64) -> Result<RoaringTreemap, String> {
     let (length, rest) = blob.split_first_chunk::<4>().ok_or("the vector is cut short")?;
     let (content, checksum) = rest.split_last_chunk::<4>().ok_or("the vector is cut short")?;
     let length = u32::from_be_bytes(*length);
@@ -39,12 +52,7 @@ mod tests {
     use super::*;
 
     fn blob(positions: &RoaringTreemap) -> Vec<u8> {
-        let mut content = MAGIC.to_vec();
-        positions.serialize_into(&mut content).unwrap();
-        let mut blob = (content.len() as u32).to_be_bytes().to_vec();
-        blob.extend_from_slice(&content);
-        blob.extend_from_slice(&crc32fast::hash(&content).to_be_bytes());
-        blob
+        encode(positions.clone()).unwrap()
     }
 
     #[test]
@@ -66,7 +74,9 @@ mod tests {
         let mut blob = 36u32.to_be_bytes().to_vec();
         blob.extend_from_slice(&content);
         blob.extend_from_slice(&crc32fast::hash(&content).to_be_bytes());
-        assert_eq!(decode(&blob, 2), Ok([1, 3].into_iter().collect()));
+        let positions: RoaringTreemap = [1, 3].into_iter().collect();
+        assert_eq!(decode(&blob, 2), Ok(positions.clone()));
+        assert_eq!(encode(positions), Some(blob));
     }
 
     #[test]
