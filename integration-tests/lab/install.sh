@@ -3,7 +3,8 @@
 #   install.sh core    DuckDB with its Iceberg extension, pyiceberg, the PostgreSQL driver, the TPC-H generator; and
 #                      sidequery-pyiceberg in a virtualenv of its own, since it provides the module pyiceberg too
 #   install.sh spark   PySpark with Iceberg-Java, the SQLite driver, the Java programs compiled
-#   install.sh all     both
+#   install.sh bench   polars, for the bench alone
+#   install.sh all     core and spark
 # Needs: Python 3.11 or newer with venv and pip; for spark also a JDK 17 and apt-get download (the SQLite driver). No
 # root. pip takes its index, links and certificates from the environment and its own configuration, as always.
 # Undo: remove $LAB_HOME.
@@ -71,6 +72,7 @@ spark() {
 
 case "${1:-}" in
   core) core ;;
+  bench) venv bench ;;
   spark) spark ;;
   all) core; spark ;;
   *) usage "$0" ;;

@@ -94,17 +94,20 @@ def duck_scan(location, snapshot=None):
     return f"iceberg_scan('{escaped}'{at})"
 
 
-def read_duckdb(location, snapshot):
-    return duck_connection().execute(f"select * from {duck_scan(location, snapshot)}").to_arrow_table().to_pylist()
+def read_duckdb(location, snapshot, where=None):
+    condition = f" where {where}" if where else ""
+    return duck_connection().execute(f"select * from {duck_scan(location, snapshot)}{condition}").to_arrow_table().to_pylist()
 
 
-def read_pyiceberg(location, snapshot):
+def read_pyiceberg(location, snapshot, where=None):
     from pyiceberg.table import StaticTable
 
-    return StaticTable.from_metadata(location).scan(snapshot_id=snapshot).to_arrow().to_pylist()
+    table = StaticTable.from_metadata(location)
+    scan = table.scan(row_filter=where, snapshot_id=snapshot) if where else table.scan(snapshot_id=snapshot)
+    return scan.to_arrow().to_pylist()
 
 
-def read_spark(location, snapshot):
+def read_spark(location, snapshot, where=None):
     """The file is registered in a throw-away JDBC catalog on SQLite, which then serves it to Spark."""
     jars = [labenv.iceberg_jar(), labenv.java_jar("sqlite-jdbc.jar")]
     scratch = labenv.scratch_file(f"readback-{os.getpid()}.db")
@@ -121,7 +124,8 @@ def read_spark(location, snapshot):
     spark.sql("drop table if exists m.db.t")  # leaves the files alone: no purge
     spark.sql(f"call m.system.register_table('db.t', '{location}')").collect()
     at = f" version as of {snapshot}" if snapshot is not None else ""
-    return spark.sql(f"select * from m.db.t{at}").collect()
+    condition = f" where {where}" if where else ""
+    return spark.sql(f"select * from m.db.t{at}{condition}").collect()
 
 
 READ = {"duckdb": read_duckdb, "pyiceberg": read_pyiceberg, "sidequery": read_pyiceberg, "spark": read_spark}
@@ -139,13 +143,14 @@ def load(location):
         return json.load(f)
 
 
-def canonical(engine, location, snapshot=None):
-    """The table's rows at a snapshot, or its current ones, as sorted canonical lines."""
+def canonical(engine, location, snapshot=None, where=None):
+    """The table's rows at a snapshot, or its current ones, as sorted canonical lines; with a condition, those that it is
+    true of."""
     metadata = load(location)
     known = [s["snapshot-id"] for s in metadata.get("snapshots", [])]
     if snapshot is not None and snapshot not in known:
         raise ValueError(f"no snapshot {snapshot}; there are {known}")
-    return canon.lines(READ[engine](location, snapshot), canon.schema_of(metadata, snapshot))
+    return canon.lines(READ[engine](location, snapshot, where), canon.schema_of(metadata, snapshot))
 
 
 def main():

@@ -3,7 +3,7 @@
 
 usage: reader.py --venv core|side|spark
 One request a line on stdin, one answer a line on stdout, in order, both JSON; the end of stdin ends the process.
-  {"op": "rows", "engine": E, "metadata": FILE, "snapshot": ID?}     -> {"lines": [canonical line, ...]}
+  {"op": "rows", "engine": E, "metadata": FILE, "snapshot": ID?, "where": SQL?}   -> {"lines": [canonical line, ...]}
   {"op": "rows", "engine": "pyiceberg", "catalog": {...}, "table": T}   the same, through the catalog of these properties
   {"op": "digest", "metadata": FILE, "snapshot": ID?}                -> {"rows": N, "digest": "..."}   (DuckDB; any row order)
   {"op": "files", "metadata": FILE}                                  -> {"files": [...]}   (pyiceberg)
@@ -43,8 +43,9 @@ class Reader:
             return {"lines": canon.lines(table.scan().to_arrow().to_pylist(), schema)}
         location, snapshot = place(request)
         if request["engine"] != "duckdb":
-            return {"lines": readback.canonical(request["engine"], location, snapshot)}
-        found = self.duckdb().execute(f"select * from {readback.duck_scan(location, snapshot)}").to_arrow_table()
+            return {"lines": readback.canonical(request["engine"], location, snapshot, request.get("where"))}
+        where = f" where {request['where']}" if request.get("where") else ""
+        found = self.duckdb().execute(f"select * from {readback.duck_scan(location, snapshot)}{where}").to_arrow_table()
         return {"lines": canon.lines(found.to_pylist(), canon.schema_of(readback.load(location), snapshot))}
 
     def digest(self, request):

@@ -6,6 +6,9 @@ usage: source.py make DIR [--files N] [--rows N]     table db.t in DIR/catalog.d
        source.py append DIR [--rows N]               one more append
        source.py alter DIR --table NAME              another table of such a catalog: row 11 gets another amount, row 7
                                                      goes, and a row comes
+       source.py prunable DIR [--rows N] [--without-ids]
+                                                     table db.t: 3 files of N rows with many row groups and pages, a page index
+                                                     and bloom filters; without field ids they have a name mapping
        source.py damage DIR KIND                     truncated | manifest-gone | orc | unsupported-type: the newest data
                                                      file is cut in half; its manifest is removed; an ORC file is
                                                      added; a column of a type that few know is added to the schema
@@ -59,6 +62,53 @@ def make(folder, files, count):
     table.delete(f"id < {count // 2}")
     table.append(rows(0, count // 4, "back"))
     return full
+
+
+def prunable(folder, count, without_ids):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    os.makedirs(f"{folder}/warehouse")
+    known = catalog(folder)
+    known.create_namespace("db")
+    table = known.create_table(TABLE, rows(0, 0, "").schema)
+    paths = []
+    for number in range(3):
+        of_file = rows(number * count, count, "n")
+        if not without_ids:
+            ids = {field.name: field.field_id for field in table.schema().fields}
+            fields = [field.with_metadata({"PARQUET:field_id": str(ids[field.name])}) for field in of_file.schema]
+            of_file = of_file.cast(pa.schema(fields))
+        paths.append(f"{folder}/warehouse/prunable-{number}.parquet")
+        pq.write_table(
+            of_file, paths[-1], compression="zstd", row_group_size=count // 4, write_page_index=True, max_rows_per_page=500,
+            data_page_size=4096, bloom_filter_options={"name": {"ndv": count // 4, "fpp": 0.01}},
+        )
+    if without_ids:
+        table.add_files(paths)
+        return
+    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+        for path in paths:
+            append.append_data_file(described(table, path))
+
+
+def described(table, path):
+    import pyarrow.parquet as pq
+    from pyiceberg.io.pyarrow import (
+        compute_statistics_plan, data_file_statistics_from_parquet_metadata, parquet_path_to_id_mapping,
+    )
+    from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+    from pyiceberg.typedef import Record
+
+    statistics = data_file_statistics_from_parquet_metadata(
+        parquet_metadata=pq.read_metadata(path), stats_columns=compute_statistics_plan(table.schema(), {}),
+        parquet_column_mapping=parquet_path_to_id_mapping(table.schema()),
+    )
+    return DataFile.from_args(
+        content=DataFileContent.DATA, file_path=path, file_format=FileFormat.PARQUET, partition=Record(),
+        file_size_in_bytes=os.path.getsize(path), sort_order_id=None, spec_id=0, equality_ids=None, key_metadata=None,
+        **statistics.to_serialized_dict(),
+    )
 
 
 def alter(folder, name):
@@ -124,11 +174,13 @@ def add_variant(path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    for verb in ("make", "append", "alter", "damage"):
+    for verb in ("make", "append", "alter", "prunable", "damage"):
         sub = verbs.add_parser(verb)
         sub.add_argument("dir")
         if verb == "make":
             sub.add_argument("--files", type=int, default=4)
+        if verb == "prunable":
+            sub.add_argument("--without-ids", action="store_true")
         if verb == "alter":
             sub.add_argument("--table", required=True)
         elif verb == "damage":
@@ -145,6 +197,8 @@ def main():
         full = make(folder, args.files, args.rows)
     elif args.verb == "append":
         catalog(folder).load_table(TABLE).append(rows(20_000_000, args.rows, "more"))
+    elif args.verb == "prunable":
+        prunable(folder, args.rows, args.without_ids)
     else:
         damage(folder, args.kind)
     location = readback.plain(readback.sqlite_metadata(f"{folder}/catalog.db", TABLE))

@@ -69,9 +69,14 @@ pub struct ReportRows {
     pub inserted: u64,
     /// Rows that went.
     pub deleted: u64,
-    /// Bytes of the source's files that it read.
-    #[serde(default)]
+    /// Bytes that were asked of the source.
     pub bytes_read: u64,
+    /// Data files that were carried over as they are.
+    pub files_copied: u64,
+    /// Data files whose pages were carried over.
+    pub files_spliced: u64,
+    /// Data files whose rows were decoded.
+    pub files_decoded: u64,
 }
 
 /// The target of a report.
@@ -96,6 +101,12 @@ impl Report {
     /// Rows that went, over all epochs.
     pub fn deleted(&self) -> u64 {
         self.epochs.iter().map(|epoch| epoch.rows.deleted).sum()
+    }
+
+    /// Data files by the way that they took: copied, spliced, decoded.
+    pub fn ways(&self) -> [u64; 3] {
+        let of = |count: fn(&ReportRows) -> u64| self.epochs.iter().map(|epoch| count(&epoch.rows)).sum();
+        [of(|rows| rows.files_copied), of(|rows| rows.files_spliced), of(|rows| rows.files_decoded)]
     }
 
     /// Whether it moved anything.
@@ -187,7 +198,8 @@ mod tests {
 
     const REPORT: &str = r#"{"job": "j", "run": "r", "outcome": "applied", "target": {"table": "a.t",
         "metadata_location": "file:///lake/v1.metadata.json"}, "epochs": [{"epoch": 0, "source_snapshot_id": "1",
-        "target_snapshot_id": null, "tasks": 1, "files": 0, "rows": {"inserted": 1, "deleted": 2, "carried_over": 0, "read": 3}}]}"#;
+        "target_snapshot_id": null, "tasks": 1, "files": 0, "rows": {"inserted": 1, "deleted": 2, "carried_over": 0, "read": 3,
+        "bytes_read": 5, "files_copied": 0, "files_spliced": 1, "files_decoded": 2}}]}"#;
 
     #[test]
     fn a_report_is_found_on_the_last_line_or_in_all_of_the_output() {
@@ -196,6 +208,7 @@ mod tests {
             let report = Finished::of(output(0, stdout)).report;
             assert_eq!(report.metadata(), Path::new("/lake/v1.metadata.json"));
             assert_eq!(report.deleted(), 2);
+            assert_eq!(report.ways(), [0, 1, 2]);
             assert!(!report.is_nothing_to_do());
         }
     }

@@ -91,6 +91,15 @@ impl Job {
         Self::new("generated", &source.catalog(), &source.table, target, target_table).keys(&["id"])
     }
 
+    /// A target that takes row groups of any size as they are, and whole files of at least a 32nd of these bytes.
+    pub fn of_small_files(self, target_file_bytes: u64) -> Self {
+        let properties = json!({
+            "write.parquet.row-group-size-bytes": "1",
+            "write.target-file-size-bytes": target_file_bytes.to_string(),
+        });
+        self.target("table_properties", properties)
+    }
+
     /// The key columns; none leaves them to the identifier fields.
     pub fn keys(self, keys: &[&str]) -> Self {
         if keys.is_empty() { self } else { self.target("equality_columns", json!(keys)) }

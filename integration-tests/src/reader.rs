@@ -110,6 +110,14 @@ impl Reader {
         }))?)
     }
 
+    /// The current rows that a condition is true of, as the engine itself filters them.
+    pub fn rows_where(&mut self, metadata: &Path, condition: &str) -> Vec<String> {
+        let name = self.engine.name();
+        self.ask(&json!({"op": "rows", "engine": name, "metadata": metadata, "where": condition}))
+            .and_then(lines)
+            .unwrap_or_else(|error| panic!("{name} reads {} where {condition}: {error}", metadata.display()))
+    }
+
     /// The current rows; the test fails when the engine cannot read them.
     pub fn rows(&mut self, metadata: &Path) -> Vec<String> {
         self.try_rows(metadata, None)

@@ -41,6 +41,17 @@ impl Source {
         Self::run(lab, folder, &["make", "--files", &files.to_string(), "--rows", &rows.to_string()])
     }
 
+    /// Three files of `rows` rows with many row groups and pages, a page index and bloom filters. Without field ids they
+    /// have a name mapping.
+    pub fn prunable(lab: &Lab, folder: &Path, rows: usize, with_ids: bool) -> Self {
+        let rows = rows.to_string();
+        let mut args = vec!["prunable", "--rows", rows.as_str()];
+        if !with_ids {
+            args.push("--without-ids");
+        }
+        Self::run(lab, folder, &args)
+    }
+
     /// The same source with one more append.
     pub fn append(self, lab: &Lab, rows: usize) -> Self {
         let full = self.full;

@@ -49,6 +49,7 @@ fn follow(table: &str) {
     let mut reader = Reader::start(&lab, Engine::DuckDb);
     let catalog = Catalog::hadoop(scratch.join("lake"));
     let keyed = fixture.identifier_columns.is_empty().then_some(KEY);
+    let mut ways = [0; 3];
     for (target, keys) in [("keyed", keyed), ("plain", None)] {
         let job = |to: usize| {
             let mut job = Job::of_fixture(&fixture, &catalog, &format!("log.{target}"), &[])
@@ -58,7 +59,7 @@ fn follow(table: &str) {
                 .source("include_metadata_columns", json!(["_change_ordinal", "_commit_snapshot_id"]))
                 .to_snapshot(&fixture.main[to].id);
             if let Some(keys) = keys {
-                job = job.source("identifier_columns", json!(keys));
+                job = job.source("identifier_columns", json!(keys)).of_small_files(1 << 20);
             }
             job.write(&scratch.join(format!("{target}-{to}.yaml")))
         };
@@ -66,6 +67,7 @@ fn follow(table: &str) {
         let mut metadata = None;
         for to in [0, last / 2, last] {
             let report = iceferry.run(&job(to)).report;
+            ways.iter_mut().zip(report.ways()).for_each(|(sum, count)| *sum += count);
             metadata = Some(report.metadata());
             let again = iceferry.run(&job(to)).report;
             assert!(again.is_nothing_to_do(), "{table} {target} to {to}, again: {again:?}");
@@ -88,6 +90,8 @@ fn follow(table: &str) {
             expected.len()
         );
     }
+    let [copied, spliced, decoded] = ways;
+    println!("{table}: changelogs copied {copied} files, spliced {spliced} and decoded {decoded}");
 }
 
 #[test]

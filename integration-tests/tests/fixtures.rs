@@ -84,6 +84,7 @@ fn mirror(table: &str) {
         iceferry: Iceferry::find(),
         scratch: Scratch::new(),
         case,
+        ways: [0; 3],
     };
     let last = bench.fixture.main.len() - 1;
     // One target goes through all snapshots in turn.
@@ -95,10 +96,13 @@ fn mirror(table: &str) {
     for first in 0..=last {
         let target = format!("from_{first}");
         bench.step(&target, None, first);
+        bench.decoded(first);
         if first < last {
             bench.step(&target, Some(first), last);
         }
     }
+    let [copied, spliced, decoded] = bench.ways;
+    println!("{table}: backfills copied {copied} files, spliced {spliced} and decoded {decoded}");
 }
 
 struct Bench {
@@ -108,6 +112,8 @@ struct Bench {
     files: Reader,
     iceferry: Iceferry,
     scratch: Scratch,
+    /// Data files that backfills copied, spliced and decoded.
+    ways: [u64; 3],
 }
 
 impl Bench {
@@ -129,7 +135,7 @@ impl Bench {
         }
         if held.is_none() {
             assert_eq!(report.deleted(), 0, "{what}: a backfill deletes nothing");
-            self.has_no_delete_files(&what, &report);
+            self.ways.iter_mut().zip(report.ways()).for_each(|(sum, count)| *sum += count);
         } else if report.deleted() == 0 {
             self.added_no_delete_files(&what, &report);
         }
@@ -139,6 +145,20 @@ impl Bench {
         assert!(again.epochs.is_empty(), "{what}, again: {again:?}");
         assert_eq!(again.target.metadata_location, report.target.metadata_location, "{what}, again: a commit was made");
         to
+    }
+
+    /// A backfill that decodes every row gives the same, and needs no delete files.
+    fn decoded(&mut self, to: usize) {
+        let what = format!("{} decoded at {to}", self.case.table);
+        let catalog = Catalog::hadoop(self.scratch.join("lake"));
+        let job = Job::of_fixture(&self.fixture, &catalog, &format!("mirror.decoded_{to}"), self.case.keys)
+            .to_snapshot(&self.fixture.main[to].id)
+            .target("copy", "decode".into())
+            .write(&self.scratch.join(format!("decoded-{to}.yaml")));
+        let report = self.iceferry.run(&job).report;
+        self.compare(&what, &report, to);
+        self.has_no_delete_files(&what, &report);
+        assert_eq!(report.ways()[..2], [0, 0], "{what}: no file was carried over as bytes");
     }
 
     /// A step over a change of schema is refused by name and leaves the target as it was.
@@ -186,8 +206,13 @@ impl Bench {
 
     fn job(&self, target: &str, to: usize) -> PathBuf {
         let catalog = Catalog::hadoop(self.scratch.join("lake"));
-        Job::of_fixture(&self.fixture, &catalog, &format!("mirror.{target}"), self.case.keys)
-            .to_snapshot(&self.fixture.main[to].id)
-            .write(&self.scratch.join(format!("{target}-{to}.yaml")))
+        let job = Job::of_fixture(&self.fixture, &catalog, &format!("mirror.{target}"), self.case.keys);
+        // The files of fixtures are small: some targets take them as they are, some join them, and some decode them.
+        let job = match target.rsplit('_').next().and_then(|first| first.parse::<usize>().ok()) {
+            Some(first) if first.is_multiple_of(2) => job.of_small_files(1),
+            Some(_) => job.of_small_files(1 << 20),
+            None => job,
+        };
+        job.to_snapshot(&self.fixture.main[to].id).write(&self.scratch.join(format!("{target}-{to}.yaml")))
     }
 }

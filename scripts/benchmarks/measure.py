@@ -1,5 +1,6 @@
 """One process, measured: time on the clock, CPU time of it and its children, largest resident set. Imported."""
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -48,6 +49,12 @@ def run(what, command, folder):
     with open(f"{folder}/printed", encoding="utf-8", errors="replace") as text:
         output = text.read()
     return {"wall_s": wall, "cpu_s": usage.ru_utime + usage.ru_stime, "memory_mb": usage.ru_maxrss / 1024}, output
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
 
 
 def verdict(figure, aim):
