@@ -17,6 +17,7 @@ use super::look::Look;
 use super::merge::merge;
 use super::summary::{Added, summary};
 use crate::catalog::LoadedTable;
+use crate::plan::entry_count;
 
 /// What is to be committed, whatever the base.
 pub(super) trait Proposal: Send + Sync {
@@ -237,7 +238,24 @@ pub(super) async fn read_manifest_list(
     let bytes = storage.read(location).await.map_err(|source| CommitError::storage(act(), source))?;
     let list = ManifestList::parse_with_version(&bytes, metadata.format_version());
     let list = list.map_err(|source| CommitError::iceberg(act(), source))?;
+    require_all(&bytes, list.entries().len()).map_err(|source| CommitError::iceberg(act(), source))?;
     Ok(list.consume_entries().into_iter().collect())
+}
+
+/// Refuses a file of which not all entries were found: the crate takes an empty block for the end of a file, and what comes
+/// behind it would be missing without a word.
+///
+/// # Errors
+/// When the file has more entries, or cannot be taken apart.
+pub(super) fn require_all(bytes: &[u8], found: usize) -> iceberg::Result<()> {
+    let invalid = |problem: String| iceberg::Error::new(iceberg::ErrorKind::DataInvalid, problem);
+    let entries = entry_count(bytes).map_err(invalid)?;
+    match entries == found as u64 {
+        true => Ok(()),
+        false => Err(invalid(format!(
+            "it has {entries} entries, of which {found} can be read; rewrite the table's manifests"
+        ))),
+    }
 }
 
 fn snapshot(

@@ -6,7 +6,7 @@ use iceberg::spec::Manifest;
 use iceferry_common::model::{JobName, RunId, staging_folder};
 use iceferry_common::storage::Storage;
 
-use super::attempt::read_manifest_list;
+use super::attempt::{read_manifest_list, require_all};
 use super::runs::{RunMarker, note_taken_over};
 use super::{CommitError, current_fence};
 use crate::catalog::{Catalog, CatalogError, LoadedTable};
@@ -175,6 +175,7 @@ impl Unreferenced {
                 let bytes = table.storage.read(&manifest.manifest_path).await;
                 let bytes = bytes.map_err(|source| CommitError::storage(act(), source))?;
                 let parsed = Manifest::parse_avro(&bytes).map_err(|error| CommitError::iceberg(act(), error))?;
+                require_all(&bytes, parsed.entries().len()).map_err(|error| CommitError::iceberg(act(), error))?;
                 for entry in parsed.entries() {
                     // Deleted entries too: an older snapshot may still show the file, and expiry removes it.
                     reference(&mut self.staged, &self.of, entry.file_path());

@@ -15,7 +15,7 @@ use iceferry_common::storage::{Storage, StorageError};
 use uuid::Uuid;
 
 use super::CommitError;
-use super::attempt::{NewSnapshot, remove};
+use super::attempt::{NewSnapshot, remove, require_all};
 use super::bins::{MergeSettings, to_merge};
 use super::manifest::{Form, Manifest, Origin};
 use super::row_delta::off_thread;
@@ -188,7 +188,8 @@ fn rewrite(old: Vec<(ManifestFile, Bytes)>, form: Form, has_row_ids: bool, to: S
     // One after another, each gone before the next is taken apart.
     for (file, bytes) in old {
         let location = &file.manifest_path;
-        let parsed = Parsed::parse_avro(&bytes);
+        let parsed =
+            Parsed::parse_avro(&bytes).and_then(|parsed| require_all(&bytes, parsed.entries().len()).map(|()| parsed));
         let parsed =
             parsed.map_err(|source| MergeError::Unreadable { location: location.clone(), source: Box::new(source) })?;
         let mut row_ids = RowIds::of(&file, has_row_ids);

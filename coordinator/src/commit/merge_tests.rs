@@ -183,6 +183,38 @@ async fn manifests_that_cannot_be_merged_stay_and_the_commit_goes_on() {
     assert!(old.iter().filter(|file| file.content == damaged.content).all(|file| new.contains(file)));
 }
 
+/// The same file with an empty block before its first one, which Avro allows and some readers take for the end.
+async fn with_an_empty_block(catalog: &TestCatalog, location: &str) {
+    let bytes = catalog.storage.read(location).await.unwrap();
+    let marker = &bytes[bytes.len() - 16..];
+    let header = bytes.windows(16).position(|window| window == marker).unwrap() + 16;
+    let all = [&bytes[..header], &[0, 0], marker, &bytes[header..]].concat();
+    catalog.storage.write(location, all.into()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_stands_behind_an_empty_block_is_never_lost() {
+    let catalog = TestCatalog::new(FormatVersion::V2);
+    for epoch in 0..3 {
+        commit(&catalog, epoch, 1, 0).await;
+    }
+    set(&catalog, &[("commit.manifest.min-count-to-merge", "2")]);
+    let old = list(&catalog, &catalog.now().metadata).await;
+    with_an_empty_block(&catalog, &old[0].manifest_path).await;
+    let done = commit(&catalog, 3, 1, 0).await;
+    let new = list(&catalog, &done.table.metadata).await;
+    assert!(old.iter().all(|file| new.contains(file)), "a manifest that cannot be read whole is not merged");
+
+    let before = catalog.now();
+    let location = before.metadata.current_snapshot().unwrap().manifest_list().to_owned();
+    with_an_empty_block(&catalog, &location).await;
+    let staged = catalog.stage(&run(), 4, 1, 0).await;
+    let epoch = epoch_commit(&before, &run(), 4, Some(4), 5, staged);
+    let error = commit_epoch(&catalog, before.clone(), &epoch, &POLICY).await.unwrap_err();
+    assert!(iceferry_common::fault::chain(&error).contains("4 entries, of which 0 can be read"), "{error}");
+    assert_eq!(catalog.now().metadata.current_snapshot_id(), before.metadata.current_snapshot_id());
+}
+
 #[tokio::test]
 async fn nothing_is_merged_where_it_is_switched_off() {
     let catalog = TestCatalog::new(FormatVersion::V2);

@@ -44,6 +44,7 @@ use tokio::sync::mpsc;
 pub use beginning::root_with_a_past;
 pub use error::PlanError;
 pub use lists::ManifestLists;
+pub(crate) use manifest::entry_count;
 pub use net::{Step, plan_net};
 pub use range::{Epoch, NoLine, Nothing, Range, RangeError, RangeRequest, epochs, line};
 pub use ways::{DecodeReason, Ways};

@@ -65,7 +65,7 @@ impl From<cursor::Broken> for Unreadable {
 }
 
 /// How many entries an Avro file has by its blocks.
-pub(super) fn entry_count(bytes: &[u8]) -> Result<u64, String> {
+pub(crate) fn entry_count(bytes: &[u8]) -> Result<u64, String> {
     let count = || {
         let (mut container, mut entries) = (Container::open(bytes)?, 0u64);
         while let Some((count, _)) = container.next_block()? {
