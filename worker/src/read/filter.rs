@@ -83,15 +83,10 @@ impl ReadFilter {
         if !columns.have_page_index(footer, &unsure) {
             return Ok(chosen);
         }
-        let metadata = match file.with_page_bounds(fetcher) {
-            Ok(metadata) => metadata,
-            // It only helps: rows can be read without it.
-            Err(error @ (ReadError::Decode { .. } | ReadError::Damaged { .. })) => {
-                tracing::debug!(%error, "left out a page index that cannot be read");
-                return Ok(chosen);
-            }
-            Err(error) => return Err(error),
-        };
+        let metadata = file.with_page_bounds(fetcher)?;
+        if metadata.offset_index().is_none() {
+            return Ok(chosen);
+        }
         for row_group in unsure {
             let rows = file.rows_of(row_group);
             let may_match = columns.rows_that_may_match(bound, &metadata, row_group, rows.clone());

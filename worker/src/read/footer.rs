@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use iceferry_common::fault::chain;
 use parquet::errors::ParquetError;
 use parquet::file::FOOTER_SIZE;
 use parquet::file::metadata::{
@@ -88,7 +89,7 @@ impl OpenFile {
     }
 
     /// The metadata with the offset index, which says where pages begin and lets whole pages be left out. The metadata
-    /// as it is when the file has none.
+    /// as it is when the file has none, or one that is damaged: some writers get it wrong, and rows do not depend on it.
     pub(super) fn with_page_locations(&self, fetcher: &Fetcher) -> Result<Arc<ParquetMetaData>, ReadError> {
         self.with_page_indexes(fetcher, PageIndexPolicy::Skip)
     }
@@ -118,9 +119,17 @@ impl OpenFile {
                 }
             })
         };
-        let metadata = guarded(location, read)?;
-        check_page_locations(&self.handle, &metadata)?;
-        Ok(Arc::new(metadata))
+        let checked = guarded(location, read).and_then(|metadata| {
+            check_page_locations(&self.handle, &metadata)?;
+            Ok(Arc::new(metadata))
+        });
+        match checked {
+            Err(error @ (ReadError::Decode { .. } | ReadError::Damaged { .. })) => {
+                tracing::warn!(location, error = %chain(&error), "a page index that is damaged is left out");
+                Ok(Arc::clone(&self.metadata))
+            }
+            checked => checked,
+        }
     }
 }
 

@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use iceferry_common::fault::{Class, Classified, chain};
 use iceferry_common::model::{DataFile, EpochContext};
 use parquet::file::FOOTER_SIZE;
 use parquet::file::metadata::{
@@ -99,14 +98,7 @@ impl Whole {
 
     /// Reads the page indexes. Indexes that are damaged are left out, as if there were none: rows do not depend on them.
     pub(super) fn indexes(&self, fetcher: &Fetcher) -> Result<Indexes, ReadError> {
-        let metadata = match self.file.with_page_bounds(fetcher) {
-            Ok(metadata) => metadata,
-            Err(error) if error.class() == Class::Corrupt && !matches!(error, ReadError::Size { .. }) => {
-                tracing::warn!(location = self.location(), error = %chain(&error), "page indexes were left out");
-                Arc::clone(&self.file.metadata)
-            }
-            Err(error) => return Err(error),
-        };
+        let metadata = self.file.with_page_bounds(fetcher)?;
         let options = ParquetMetaDataOptions::new().with_encoding_stats_as_mask(false);
         let with_encodings = footer_bytes(&self.file).and_then(|footer| {
             // The same bytes were decoded once already; what fails here is only left out.

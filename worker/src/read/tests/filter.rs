@@ -7,7 +7,8 @@ use arrow::array::{
 };
 use arrow::buffer::NullBuffer;
 use iceberg::spec::{Literal, StructType};
-use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader, ParquetMetaDataWriter};
+use parquet::file::writer::TrackedWrite;
 
 use super::super::file_schema::{FallbackIds, FileSchema};
 use super::super::prune::FilterColumns;
@@ -59,6 +60,43 @@ fn positions_stay_those_of_the_file_when_row_groups_and_pages_are_left_out() {
         let of_parts: Vec<Row> = parts.iter().flat_map(|part| read(vec![part.clone()])).collect();
         assert_eq!(of_parts, expected, "{text}, by three tasks");
     }
+}
+
+/// The same file with a page index that says of two pages that they begin at one row, as some writers do.
+fn with_a_faulty_page_index(bytes: &[u8]) -> Vec<u8> {
+    let file = bytes::Bytes::copy_from_slice(bytes);
+    let reader = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Required);
+    let metadata = reader.parse_and_finish(&file).unwrap();
+    let mut offsets = metadata.offset_index().unwrap().clone();
+    for columns in &mut offsets {
+        let pages = &mut columns[0].page_locations;
+        pages[5].first_row_index = pages[4].first_row_index;
+    }
+    let rows_end = metadata.row_groups().iter().flat_map(|group| group.columns()).map(|chunk| {
+        let (start, length) = chunk.byte_range();
+        start + length
+    });
+    let rows = &bytes[..rows_end.max().unwrap() as usize];
+    let changed = metadata.into_builder().set_offset_index(Some(offsets)).build();
+    // The writer counts from its first byte, so it is given the rows as well.
+    let mut bytes = Vec::new();
+    let mut written = TrackedWrite::new(&mut bytes);
+    std::io::Write::write_all(&mut written, rows).unwrap();
+    ParquetMetaDataWriter::new_with_tracked(written, &changed).finish().unwrap();
+    bytes
+}
+
+#[test]
+fn a_faulty_page_index_is_left_out_and_costs_no_row() {
+    let lab = Lab::new();
+    let bytes = with_a_faulty_page_index(&three_groups());
+    let file = lab.data_file("f", &bytes, 300);
+    let deletes = vec![lab.positions("d", &[(&file.location, 45), (&file.location, 250)])];
+    let changed = difference(file.clone(), Some(&[]), Some(&[0]));
+    let read = lab.read(&context(id_v_schema()), &task(vec![changed], deletes)).unwrap();
+    assert_eq!(read, super::deletes(&["45|045", "250|250"]));
+    let read = lab.read(&filtered(id_v_schema(), "id between 44 and 46"), &task(vec![added(file)], Vec::new()));
+    assert_eq!(read.unwrap(), inserts(&["44|044", "45|045", "46|046"]));
 }
 
 #[test]
