@@ -39,7 +39,9 @@ fn column_contradicts(leaf: &Leaf, index: usize, footer: &ParquetMetaData, entry
         chunks().map(|chunk| chunk.statistics().and_then(|statistics| statistics.null_count_opt())).sum();
     let differs =
         |one: Option<u64>, other: Option<u64>| matches!((one, other), (Some(one), Some(other)) if one != other);
-    if differs(entry.value_count, Some(values)) || differs(entry.null_count, nulls) {
+    // Some writers do not count the fields of a struct that is null.
+    let is_inside = leaf.path.len() > 1;
+    if !is_inside && (differs(entry.value_count, Some(values)) || differs(entry.null_count, nulls)) {
         return true;
     }
     let not_null = values.saturating_sub(nulls.or(entry.null_count).unwrap_or(0));
