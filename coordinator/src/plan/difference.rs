@@ -11,13 +11,11 @@ use iceberg::spec::{ManifestContentType, TableMetadata, Transform};
 use iceferry_common::model::{Identity, ScanTask, SourceCommit};
 use tokio::sync::mpsc;
 
-use super::carry::COPY_TASK_FACTOR;
 use super::entry::{DataEntry, Decoding, DeleteEntry, Wanted};
 use super::error::{FileProblem, PlanError};
 use super::filter::FileFilter;
 use super::manifests::{self, Manifests, Named, Reader};
 use super::net::Line;
-use super::pack::Packer;
 use super::pass::{Passed, Passing};
 use super::planner::{Planner, Stop};
 use super::reach::{Deletes, State, may_reach};
@@ -106,31 +104,7 @@ pub(super) async fn run(
         }
     }
 
-    let mut planner = Planner {
-        table: &request.table,
-        options: &request.options,
-        before: deletes.index(State::Before),
-        after: deletes.index(State::After),
-        deletes: &deletes,
-        used: HashSet::new(),
-        keep: Packer::new(
-            request.options.split_bytes,
-            request.options.open_file_cost_bytes,
-            request.options.differences_per_task_max,
-        ),
-        carry: Packer::new(
-            request.options.split_bytes.saturating_mul(COPY_TASK_FACTOR),
-            request.options.open_file_cost_bytes,
-            request.options.differences_per_task_max,
-        ),
-        ways: &request.ways,
-        tasks,
-        summary,
-        next_task: 0,
-        files_seen: 0,
-        together: &request.together,
-        waiting: Vec::new(),
-    };
+    let mut planner = Planner::new(request, &deletes, tasks, summary);
     planner.pass(passed).await?;
     let wanted = Arc::new(Wanted { bounds_of: columns, with_metrics: false });
 

@@ -1,18 +1,15 @@
 //! The net changes of several snapshots, told with the snapshot that last made each: the differences of all of them, every
 //! one with the deletes of its own two states, put together as those of one snapshot are.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use iceferry_common::model::{Identity, ScanTask, Side, SnapshotId, SourceCommit};
 use tokio::sync::mpsc;
 
-use super::carry::COPY_TASK_FACTOR;
 use super::difference::{self, group_columns, rows_stay_in_partition};
 use super::entry::{DataEntry, Decoding};
 use super::filter::FileFilter;
-use super::pack::Packer;
 use super::planner::{Event, Planner, Stop, Waiting};
 use super::reach::{DeleteId, Deletes, State};
 use super::{PlanError, PlanRequest, PlanSummary, Together};
@@ -74,28 +71,8 @@ async fn run(
     let decoding = Decoding::new(&request.metadata, &request.read_schema, request.partition_type.clone(), filter);
     let columns = group_columns(&request, &decoding);
     let by_partition = rows_stay_in_partition(&identity, &request.metadata);
-    let options = &request.options;
-    let mut planner = Planner {
-        table: &request.table,
-        options,
-        before: deletes.index(State::Before),
-        after: deletes.index(State::After),
-        deletes: &deletes,
-        used: HashSet::new(),
-        keep: Packer::new(options.split_bytes, options.open_file_cost_bytes, options.differences_per_task_max),
-        carry: Packer::new(
-            options.split_bytes.saturating_mul(COPY_TASK_FACTOR),
-            options.open_file_cost_bytes,
-            options.differences_per_task_max,
-        ),
-        ways: &request.ways,
-        tasks,
-        summary,
-        next_task: 0,
-        files_seen: 0,
-        together: &request.together,
-        waiting,
-    };
+    let mut planner = Planner::new(&request, &deletes, tasks, summary);
+    planner.waiting = waiting;
     planner.changes(Vec::new(), Vec::new(), &columns, by_partition).await?;
     planner.finish().await
 }

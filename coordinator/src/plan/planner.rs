@@ -16,7 +16,7 @@ use super::pack::{self, Packer, Weighed};
 use super::pass::Passed;
 use super::reach::{DeleteId, DeleteIndex, Deletes, State};
 use super::ways::{self, DecodeReason, Ways};
-use super::{PlanOptions, PlanSummary, Together};
+use super::{PlanOptions, PlanRequest, PlanSummary, Together};
 
 /// Files that are looked at before other work gets its turn on this thread.
 const FILES_PER_TURN: usize = 256;
@@ -116,6 +116,40 @@ fn has_more(one: &Side, other: &Side) -> bool {
         (Side::Absent, _) => false,
         (Side::Present(_), Side::Absent) => true,
         (Side::Present(one), Side::Present(other)) => has_others(other, one),
+    }
+}
+
+impl<'a> Planner<'a> {
+    /// A planner of a request that has sent nothing yet.
+    pub(super) fn new(
+        request: &'a PlanRequest,
+        deletes: &'a Deletes,
+        tasks: mpsc::Sender<ScanTask>,
+        summary: &'a mut PlanSummary,
+    ) -> Self {
+        let options = &request.options;
+        let PlanOptions { split_bytes, open_file_cost_bytes, differences_per_task_max, .. } = *options;
+        Self {
+            table: &request.table,
+            options,
+            before: deletes.index(State::Before),
+            after: deletes.index(State::After),
+            deletes,
+            used: HashSet::new(),
+            keep: Packer::new(split_bytes, open_file_cost_bytes, differences_per_task_max),
+            carry: Packer::new(
+                split_bytes.saturating_mul(carry::COPY_TASK_FACTOR),
+                open_file_cost_bytes,
+                differences_per_task_max,
+            ),
+            ways: &request.ways,
+            tasks,
+            summary,
+            next_task: 0,
+            files_seen: 0,
+            together: &request.together,
+            waiting: Vec::new(),
+        }
     }
 }
 
