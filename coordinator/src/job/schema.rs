@@ -54,7 +54,8 @@ fn fit_struct<'a>(
         path.push(&extra.name);
         return Err(Misfit::new(
             path,
-            "the source has it, the target does not; targets do not evolve yet, so add it to the target or make a new one",
+            "the source has it, the target does not; targets do not evolve yet, so add it to the target, or rename the \
+             target's column if the source's was renamed, or make a new target",
         ));
     }
     let mut fields = Vec::with_capacity(target.fields().len());
